@@ -1,0 +1,186 @@
+package ichido
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// Causes that a worker writes itself.
+const (
+	causePoison      = "poison: three processes ended while handling it"
+	causeExhausted   = "attempts used up"
+	causeUnconfirmed = "unconfirmed: not true by its deadline"
+	maxDeaths        = 3
+)
+
+// attempt takes a claimed event through inspection, confirmation and handler,
+// and returns how its claim ends. It reports false when the claim has ended
+// already: its lease was lost, or it was completed in its own transaction.
+func (w *Worker) attempt(ctx context.Context, j *job) (Settlement, bool) {
+	in, rec := j.inbox, &j.rec
+	s := Settlement{Record: rec}
+	if rec.Deaths >= maxDeaths {
+		return s.dead(causePoison), true
+	}
+	if rec.Attempts > in.src.Attempts {
+		return s.dead(causeExhausted), true
+	}
+	e := &Event{rec: *rec}
+	content, err := rec.readable(in.src.Encoding, in.src.BodyLimit)
+	if err == nil {
+		e.payload, err = in.inspectStored(rec.Type, content)
+	}
+	if err != nil {
+		return s.unfit(err), true
+	}
+	if in.src.Confirm != nil {
+		if end, over := w.confirm(ctx, j, e); over {
+			return end, end.State != ""
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, in.src.HandlerTimeout)
+	defer cancel()
+	if in.src.Apply != nil {
+		err = in.apply(ctx, rec, e)
+		if err == nil {
+			in.src.Observe(Applied, "transaction")
+		}
+		if err == nil || errors.Is(err, ErrLeaseLost) {
+			return s, false
+		}
+	} else {
+		err = in.handle(ctx, e)
+	}
+	s.Confirmed = e.confirmed
+	return in.conclude(ctx, s, err), !errors.Is(context.Cause(ctx), ErrLeaseLost)
+}
+
+// inspectStored is inspect, with a plain error.
+func (in *Inbox) inspectStored(eventType string, body []byte) ([]byte, error) {
+	payload, err := in.inspect(eventType, body)
+	if err != nil {
+		return nil, err
+	}
+	return payload, nil
+}
+
+// handle runs the handler; a panic is its error.
+func (in *Inbox) handle(ctx context.Context, e *Event) (err error) {
+	defer recoverError(&err)
+	return in.src.Handler(ctx, e)
+}
+
+// apply completes the event in a transaction of its store.
+func (in *Inbox) apply(ctx context.Context, rec *Record, e *Event) (err error) {
+	defer recoverError(&err)
+	return in.src.Apply.Complete(ctx, rec, e)
+}
+
+// conclude turns what a handler returned into the end of its claim.
+func (in *Inbox) conclude(ctx context.Context, s Settlement, err error) Settlement {
+	var final *permanent
+	var wish *retryAfter
+	switch {
+	case err == nil:
+		s.State, s.Outcome = Done, in.src.Outcome
+	case errors.Is(context.Cause(ctx), errDraining):
+		s.State, s.GiveBack, s.Cause = Pending, true, errDraining.Error()
+	case errors.As(err, &final):
+		s = s.dead(err.Error())
+	case s.Record.Attempts >= in.src.Attempts:
+		s = s.dead(causeExhausted + ": " + err.Error())
+	default:
+		s.State, s.Cause, s.After = Pending, printable(err.Error()), backoff(in.src.Backoff, s.Record.Attempts)
+		if errors.As(err, &wish) {
+			s.After = wish.after
+		}
+	}
+	return s
+}
+
+// confirm asks the provider's API. It reports over=false when the event is
+// confirmed and its handler may start; otherwise it returns how the claim
+// ends, or a zero Settlement when its lease was lost.
+func (w *Worker) confirm(ctx context.Context, j *job, e *Event) (end Settlement, over bool) {
+	in, rec := j.inbox, &j.rec
+	end = Settlement{Record: rec}
+	state, err := in.ask(ctx, e)
+	age := time.Since(rec.ReceivedAt)
+	switch {
+	case errors.Is(err, ErrRefuted):
+		end.State, end.Outcome, end.Cause, end.Confirmed = Done, Refuted, printable(err.Error()), state
+		return end, true
+	case errors.Is(err, ErrNotYet) && age > in.src.ConfirmFor:
+		return end.dead(causeUnconfirmed), true
+	case errors.Is(err, ErrNotYet):
+		end.State, end.GiveBack, end.After, end.Cause = Pending, true, notYetDelay(age), printable(err.Error())
+		var wish *retryAfter
+		if errors.As(err, &wish) {
+			end.After = wish.after
+		}
+		return end, true
+	case err != nil:
+		return in.conclude(ctx, end, err), true
+	}
+	e.confirmed = state
+	rec.Started = true
+	started := Record{Hash: rec.Hash, Source: rec.Source, Seq: rec.Seq, Token: rec.Token, Started: true}
+	errs, err := w.Queue.Extend(ctx, []*Record{&started}, w.Lease)
+	if err == nil {
+		err = errs[0]
+	}
+	switch {
+	case errors.Is(err, ErrLeaseLost):
+		return Settlement{}, true
+	case err != nil:
+		end.State, end.GiveBack, end.Cause = Pending, true, printable(err.Error())
+		return end, true
+	}
+	return end, false
+}
+
+// ask runs the source's confirmation with the deadline of an attempt.
+func (in *Inbox) ask(ctx context.Context, e *Event) (state []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, in.src.HandlerTimeout)
+	defer cancel()
+	defer recoverError(&err)
+	return in.src.Confirm(ctx, e)
+}
+
+// dead returns the settlement as a dead letter.
+func (s Settlement) dead(cause string) Settlement {
+	s.State, s.Cause = Dead, printable(cause)
+	return s
+}
+
+// unfit returns the settlement of a stored event that must not reach its
+// handler: unreadable bytes are quarantined; a body that lacks what its type
+// must have is a dead letter, which can be replayed when that was our error.
+func (s Settlement) unfit(err error) Settlement {
+	e := asError(err, CodeUnreadable, "inspect")
+	s.State, s.Cause = Dead, printable(e.Code+": "+e.Cause)
+	if e.Code == CodeUnreadable {
+		s.State = Quarantined
+	}
+	return s
+}
+
+// readable returns the stored body with its encoding undone.
+func (r *Record) readable(encoding string, limit int64) ([]byte, error) {
+	if encoding != encodingWire || r.header().Get("Content-Encoding") == "" {
+		return r.Body, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(r.Body))
+	if err != nil {
+		return nil, &Error{Code: CodeUnreadable, Op: "decode", Cause: "gzip"}
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, limit+1))
+	if err != nil || int64(len(plain)) > limit {
+		return nil, &Error{Code: CodeUnreadable, Op: "decode", Cause: "gzip"}
+	}
+	return plain, nil
+}

@@ -1,0 +1,439 @@
+package ichido
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"hash"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// quarantined is the verdict of a delivery that was verified and kept, but
+// did not become an event.
+const quarantined = "quarantined"
+
+// Inbox is the http.Handler of one source. Mount it on any mux, under any
+// path, for every method: it answers probes and wrong methods itself, and
+// never redirects.
+type Inbox struct {
+	src Source // with defaults, never changed
+
+	queue        Queue
+	challenger   Challenger
+	acknowledger Acknowledger
+	splitter     Splitter
+	inspector    Inspector
+	tokens       [][sha256.Size]byte
+	visits       sync.Pool
+}
+
+// NewInbox makes the handler of a source whose events are kept in q. It
+// reports every problem of the source together. q may be nil only for a
+// source that is handled inline; then its events are not kept.
+func NewInbox(q Queue, s Source) (*Inbox, error) {
+	if err := s.check(q); err != nil {
+		return nil, err
+	}
+	in := &Inbox{src: s.withDefaults(), queue: q}
+	in.challenger, _ = s.Provider.(Challenger)
+	in.acknowledger, _ = s.Provider.(Acknowledger)
+	in.splitter, _ = s.Provider.(Splitter)
+	in.inspector, _ = s.Provider.(Inspector)
+	for _, token := range s.PathTokens {
+		in.tokens = append(in.tokens, sha256.Sum256([]byte(token)))
+	}
+	in.visits.New = func() any { return new(visit) }
+	return in, nil
+}
+
+// Name returns the name of the source.
+func (in *Inbox) Name() string { return in.src.Name }
+
+// visit is one request on its way through an inbox. It is reused, except
+// where something may still be reading it.
+type visit struct {
+	delivery Delivery
+	proof    Proof
+	body     intake
+	content  intake // the decoded body
+	header   []byte
+	records  [1]Record
+	busy     bool // a store may still be reading the records
+}
+
+// ServeHTTP receives one delivery. The order of work never changes: path,
+// method or handshake, header shape, declared length, admission, bounded read,
+// signature, time, identity, policy, claim and store in one commit, answer.
+func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer in.recoverPanic(w)
+	if !in.pathAllowed(r) {
+		notFound.serve(w, r, in.src.Admission)
+		return
+	}
+	if r.Method != http.MethodPost {
+		in.probe(w, r)
+		return
+	}
+	v := in.visits.Get().(*visit)
+	in.receive(w, r, v)
+	if v.busy {
+		v.body.forget()
+		v.content.forget()
+		return
+	}
+	v.body.free()
+	v.content.free()
+	header := v.header[:0]
+	*v = visit{header: header}
+	in.visits.Put(v)
+}
+
+// recoverPanic turns a panic below into a 500: a request never ends the
+// process.
+func (in *Inbox) recoverPanic(w http.ResponseWriter) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler {
+		panic(p)
+	}
+	in.src.Log.Error("panic while receiving a delivery", "source", in.src.Name, "panic", printable(panicText(p)))
+	in.refuse(w, &Error{Code: CodeInternal, Op: "receive", Cause: "panic"})
+}
+
+// receive takes a POST from its header to its answer.
+func (in *Inbox) receive(w http.ResponseWriter, r *http.Request, v *visit) {
+	d := &v.delivery
+	*d = Delivery{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Header: r.Header, ReceivedAt: time.Now()}
+	if err := in.read(w, r, v); err != nil {
+		in.refuse(w, err)
+		return
+	}
+	if in.challenger != nil && in.challenger.Challenge(w, d, false) {
+		in.src.Observe("challenge", "")
+		return
+	}
+	var err error
+	if v.proof, err = in.src.Provider.Verify(d); err != nil {
+		in.refuse(w, asError(err, CodeSignature, "verify"))
+		return
+	}
+	if in.challenger != nil && in.challenger.Challenge(w, d, true) {
+		in.src.Observe("challenge", "")
+		return
+	}
+	if in.src.Allow != nil && !in.src.Allow() {
+		in.refuse(w, refusal(CodeRateLimited, "source rate"))
+		return
+	}
+	in.judge(w, r, v)
+}
+
+// read performs the steps that stand before the signature.
+func (in *Inbox) read(w http.ResponseWriter, r *http.Request, v *visit) *Error {
+	encoding, err := in.src.encoding(r.Header)
+	if err != nil {
+		return err
+	}
+	if r.ContentLength > in.src.BodyLimit {
+		return refusal(CodeTooLarge, "declared length")
+	}
+	if err := in.src.Admission.admit(); err != nil {
+		return err
+	}
+	v.body = intake{admission: in.src.Admission, limit: in.src.BodyLimit}
+	v.content = intake{admission: in.src.Admission, limit: in.src.BodyLimit}
+	if err := v.body.read(w, r); err != nil {
+		return err
+	}
+	v.delivery.Body = v.body.buf
+	if encoding == "" {
+		return nil
+	}
+	if in.src.Encoding == encodingDecoded {
+		err = v.content.decode(v.body.buf)
+		v.delivery.Body = v.content.buf
+		return err
+	}
+	return nil
+}
+
+// judge decides what a verified delivery is: nothing to act on, refused by
+// policy, unreadable, or one or several events.
+func (in *Inbox) judge(w http.ResponseWriter, r *http.Request, v *visit) {
+	d, p := &v.delivery, &v.proof
+	if in.src.Encoding == encodingWire && len(d.Header["Content-Encoding"]) > 0 {
+		if err := v.content.decode(d.Body); err != nil && err.Code != CodeUnreadable {
+			in.refuse(w, err)
+			return
+		} else if err != nil {
+			p.Unreadable = "gzip"
+		}
+		d.Content = v.content.buf
+	}
+	switch {
+	case p.Denied != "":
+		in.refuse(w, &Error{Code: CodeNotAllowed, Op: "check policy", Cause: p.Denied})
+	case p.Unreadable != "":
+		in.quarantine(w, r, v, CodeUnreadable, p.Unreadable)
+	case p.Ignored != "" || !in.handles(p.Type):
+		in.ignore(w, p)
+	default:
+		in.dispatch(w, r, v)
+	}
+}
+
+// handles reports whether anything is done with events of a type.
+func (in *Inbox) handles(eventType string) bool {
+	if in.src.Handler == nil && in.src.Inline == nil && in.src.Apply == nil && !in.src.Keep {
+		return false
+	}
+	return in.src.Handles == nil || in.src.Handles(eventType)
+}
+
+func (in *Inbox) ignore(w http.ResponseWriter, p *Proof) {
+	cause := p.Ignored
+	if cause == "" {
+		cause = "no handler"
+	}
+	in.src.Observe(Ignored, cause)
+	if in.src.Inline != nil && in.acknowledger == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	in.acknowledge(w, Ignored, "")
+}
+
+// dispatch hands a delivery that is an event to the source's way of
+// processing.
+func (in *Inbox) dispatch(w http.ResponseWriter, r *http.Request, v *visit) {
+	inRequest := in.src.Inline != nil || in.src.InRequest
+	var payload []byte
+	if inRequest || !in.src.AcceptUnreadable {
+		var err *Error
+		if payload, err = in.inspect(v.proof.Type, v.delivery.Readable()); err != nil {
+			if err.Code == CodeUnreadable {
+				in.quarantine(w, r, v, err.Code, err.Cause)
+			} else {
+				in.refuse(w, err)
+			}
+			return
+		}
+	}
+	if in.splitter != nil && !inRequest {
+		proofs, err := in.splitter.Split(&v.delivery, v.proof)
+		if err != nil {
+			in.quarantine(w, r, v, CodeUnreadable, asError(err, CodeUnreadable, "split").Cause)
+			return
+		}
+		if proofs != nil {
+			in.storeSplit(w, r, v, proofs)
+			return
+		}
+	}
+	rec := &v.records[0]
+	in.record(v, &v.proof, rec)
+	switch {
+	case in.src.Inline != nil:
+		v.busy = true // the handler may keep the event
+		in.serveInline(w, r, &Event{rec: *rec, payload: payload})
+	case in.src.InRequest:
+		v.busy = true
+		in.applyNow(w, r, &Event{rec: *rec, payload: payload})
+	default:
+		in.store(w, r, v)
+	}
+}
+
+// inspect asks the provider whether a verified body may be handled.
+func (in *Inbox) inspect(eventType string, body []byte) ([]byte, *Error) {
+	if in.inspector == nil {
+		return nil, nil
+	}
+	payload, err := in.inspector.Inspect(eventType, body)
+	if err != nil {
+		return nil, asError(err, CodeUnreadable, "inspect")
+	}
+	return payload, nil
+}
+
+// record fills rec with what is stored of a proof.
+func (in *Inbox) record(v *visit, p *Proof, rec *Record) {
+	*rec = Record{
+		Source:      in.src.Name,
+		Key:         p.Key,
+		Type:        p.Type,
+		TypeSigned:  p.TypeSigned,
+		Fingerprint: p.Fingerprint,
+		Strength:    p.Strength,
+		Scheme:      p.Scheme,
+		Secret:      p.Secret,
+		Time:        p.Time,
+		ReceivedAt:  v.delivery.ReceivedAt.Truncate(time.Millisecond),
+		Body:        v.delivery.Body,
+		Confirm:     in.src.Confirm != nil,
+		State:       Pending,
+	}
+	if p.Stored != nil {
+		rec.Body = p.Stored
+	}
+	v.header = appendHeaders(v.header[:0], v.delivery.Header, p, in.src.Encoding == encodingDecoded)
+	rec.Header = v.header
+	rec.identify(kindEvent, p.Key)
+}
+
+// store is the inbox mode: one commit, then the answer.
+func (in *Inbox) store(w http.ResponseWriter, r *http.Request, v *visit) {
+	verdicts, err := in.put(r, v, v.records[:])
+	if err != nil {
+		in.refuse(w, err)
+		return
+	}
+	in.answer(w, r, v, verdicts[0])
+}
+
+// put stores records, whether or not the sender waits for it.
+func (in *Inbox) put(r *http.Request, v *visit, records []Record) ([]Verdict, *Error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.src.StoreTimeout)
+	defer cancel()
+	verdicts, err := in.queue.Put(ctx, records)
+	if err == nil {
+		return verdicts, nil
+	}
+	v.busy = v.busy || errors.Is(err, context.DeadlineExceeded)
+	in.src.Log.Error("store an event", "source", in.src.Name, "error", err)
+	return nil, asError(err, CodeUnavailable, "store")
+}
+
+// answer turns the store's verdict into the sender's answer.
+func (in *Inbox) answer(w http.ResponseWriter, r *http.Request, v *visit, verdict Verdict) {
+	switch verdict {
+	case Accepted, Duplicate:
+		in.src.Observe(verdict.String(), "")
+		in.acknowledge(w, verdict.String(), v.records[0].ID())
+	case Conflict:
+		in.quarantine(w, r, v, CodeConflict, "same key, other content")
+	case Full:
+		in.refuse(w, &Error{Code: CodeFull, Op: "store"})
+	default:
+		in.refuse(w, &Error{Code: CodeInternal, Op: "store", Cause: "verdict " + verdict.String()})
+	}
+}
+
+// quarantine keeps verified bytes that cannot become an event, once per
+// fingerprint, and answers with code, or 2xx where the source says so.
+func (in *Inbox) quarantine(w http.ResponseWriter, r *http.Request, v *visit, code, cause string) {
+	accept := in.src.AcceptUnreadable
+	if code == CodeConflict {
+		accept = in.src.AcceptConflict
+	}
+	in.src.Log.Warn("quarantine a delivery", "source", in.src.Name, "code", code, "cause", cause)
+	if in.queue != nil {
+		rec := &v.records[0]
+		in.record(v, &v.proof, rec)
+		rec.State, rec.Cause, rec.Confirm = Quarantined, code+": "+cause, false
+		body := sha256.Sum256(rec.Body)
+		rec.identify(kindQuarantine, string(body[:]))
+		verdicts, err := in.put(r, v, v.records[:])
+		if err == nil && verdicts[0] == Full {
+			err = &Error{Code: CodeFull, Op: "store"}
+		}
+		if err != nil {
+			in.refuse(w, err)
+			return
+		}
+	}
+	if !accept {
+		in.refuse(w, &Error{Code: code, Op: "receive", Cause: cause})
+		return
+	}
+	in.src.Observe(code, cause)
+	in.acknowledge(w, quarantined, "")
+}
+
+// Kinds of identity; see Record.identify.
+const (
+	kindEvent      byte = 0
+	kindQuarantine byte = 1
+	kindDelivery   byte = 2
+)
+
+// asError returns err as an *Error, with the given code where it has none.
+func asError(err error, code, op string) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Code: code, Op: op, Err: err}
+}
+
+// pathAllowed compares the last segment of the path with the source's tokens,
+// always with all of them.
+func (in *Inbox) pathAllowed(r *http.Request) bool {
+	if len(in.tokens) == 0 {
+		return true
+	}
+	path := strings.TrimSuffix(r.URL.EscapedPath(), "/")
+	given := sha256.Sum256([]byte(path[strings.LastIndexByte(path, '/')+1:]))
+	match := 0
+	for i := range in.tokens {
+		match |= subtle.ConstantTimeCompare(given[:], in.tokens[i][:])
+	}
+	return match == 1
+}
+
+// probe answers everything that is not a POST: a handshake of the provider,
+// or 405.
+func (in *Inbox) probe(w http.ResponseWriter, r *http.Request) {
+	d := &Delivery{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Header: r.Header, ReceivedAt: time.Now()}
+	if in.challenger != nil && in.challenger.Challenge(w, d, false) {
+		in.src.Observe("challenge", "")
+		return
+	}
+	w.Header().Set("Allow", http.MethodPost)
+	in.refuse(w, refusal(CodeMethod, "method"))
+}
+
+// NotFound returns a handler that answers every request 404, after the same
+// work as a source does for a body it cannot verify, so that time does not
+// tell which paths exist. a may be nil.
+func NotFound(a *Admission) http.Handler {
+	if a == nil {
+		a = &Admission{}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		notFound.serve(w, r, a)
+	})
+}
+
+// decoy does the work of a source that is not there.
+type decoy struct{ macs sync.Pool }
+
+var notFound = func() *decoy {
+	key := make([]byte, 32)
+	rand.Read(key)
+	return &decoy{macs: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+}()
+
+func (x *decoy) serve(w http.ResponseWriter, r *http.Request, a *Admission) {
+	body := intake{admission: a, limit: defaultBodyLimit}
+	defer body.free()
+	whole := a.admit() == nil && body.read(w, r) == nil
+	mac := x.macs.Get().(hash.Hash)
+	mac.Reset()
+	mac.Write(body.buf)
+	sum := mac.Sum(make([]byte, 0, sha256.Size))
+	x.macs.Put(mac)
+	subtle.ConstantTimeCompare(sum, sum)
+	if !whole {
+		w.Header()["Connection"] = closing
+	}
+	writeProblem(w, CodeNotFound)
+}

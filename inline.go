@@ -1,0 +1,222 @@
+package ichido
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// serveInline is the inline mode: claim, handle, complete, and only then the
+// handler's own response. The claim is released when the handler fails or
+// answers other than 2xx; it stays held when the handler succeeded and
+// recording that failed, so that the effect is not repeated.
+func (in *Inbox) serveInline(w http.ResponseWriter, r *http.Request, e *Event) {
+	ctx := context.WithoutCancel(r.Context())
+	key := in.src.Name + "/" + e.ID()
+	verdict, token, err := in.claim(ctx, key)
+	if err != nil {
+		in.src.Log.Error("claim an event", "source", in.src.Name, "error", err)
+		in.refuse(w, asError(err, CodeUnavailable, "claim"))
+		return
+	}
+	switch verdict {
+	case Accepted:
+	case Duplicate:
+		in.src.Observe(verdict.String(), "")
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case Full:
+		in.refuse(w, &Error{Code: CodeFull, Op: "claim"})
+		return
+	default:
+		in.refuse(w, &Error{Code: CodeInProgress, Op: "claim"})
+		return
+	}
+
+	reply := &bufferedReply{header: http.Header{}}
+	err = in.runInline(r.Context(), reply, e)
+	if err != nil || reply.status/100 != 2 {
+		in.release(ctx, key, token)
+		in.answerFailure(w, reply, err)
+		return
+	}
+	if err := in.complete(ctx, key, token); err != nil {
+		in.src.Log.Error("record a handled event; its claim stays held", "source", in.src.Name, "event", e.ID(), "error", err)
+		in.refuse(w, asError(err, CodeUnavailable, "complete"))
+		return
+	}
+	in.keepInline(ctx, e)
+	in.src.Observe(Applied, "inline")
+	reply.copyTo(w)
+}
+
+func (in *Inbox) claim(ctx context.Context, key string) (Verdict, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, in.src.StoreTimeout)
+	defer cancel()
+	return in.src.Claims.Claim(ctx, key)
+}
+
+func (in *Inbox) complete(ctx context.Context, key, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, in.src.StoreTimeout)
+	defer cancel()
+	return in.src.Claims.Complete(ctx, key, token)
+}
+
+func (in *Inbox) release(ctx context.Context, key, token string) {
+	ctx, cancel := context.WithTimeout(ctx, in.src.StoreTimeout)
+	defer cancel()
+	if err := in.src.Claims.Release(ctx, key, token); err != nil {
+		in.src.Log.Error("release a claim", "source", in.src.Name, "error", err)
+	}
+}
+
+// runInline runs the handler into a buffer, with its deadline.
+func (in *Inbox) runInline(ctx context.Context, reply *bufferedReply, e *Event) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, in.src.HandlerTimeout)
+	defer cancel()
+	defer recoverError(&err)
+	err = in.src.Inline(ctx, reply, e)
+	if reply.status == 0 {
+		reply.status = http.StatusOK
+	}
+	return err
+}
+
+// answerFailure answers for a handler that ran in the request and failed: its
+// own response if it wrote one, else by what it returned.
+func (in *Inbox) answerFailure(w http.ResponseWriter, reply *bufferedReply, err error) {
+	var final *permanent
+	switch {
+	case err == nil:
+		in.src.Observe(CodeFailed, "handler answered "+http.StatusText(reply.status))
+		reply.copyTo(w)
+	case errors.As(err, &final):
+		in.src.Log.Warn("a handler rejected an event", "source", in.src.Name, "error", printable(err.Error()))
+		in.refuse(w, &Error{Code: CodeRejected, Op: "handle", Cause: "permanent"})
+	default:
+		in.src.Log.Error("a handler failed", "source", in.src.Name, "error", printable(err.Error()))
+		in.refuse(w, &Error{Code: CodeFailed, Op: "handle", Cause: "handler error"})
+	}
+}
+
+// keepInline stores a handled event to be seen, and with Keep to be replayed.
+// The event is handled already: a failure here is logged, nothing more.
+func (in *Inbox) keepInline(ctx context.Context, e *Event) {
+	if in.queue == nil {
+		return
+	}
+	rec := e.rec
+	rec.State, rec.Outcome = Done, Applied
+	if !in.src.Keep {
+		rec.Body, rec.Purged = nil, true
+	}
+	ctx, cancel := context.WithTimeout(ctx, in.src.StoreTimeout)
+	defer cancel()
+	if _, err := in.queue.Put(ctx, []Record{rec}); err != nil {
+		in.src.Log.Error("keep a handled event", "source", in.src.Name, "event", e.ID(), "error", err)
+	}
+}
+
+// applyNow is the transaction mode during the request: row, effect and
+// completion in one transaction, then the answer.
+func (in *Inbox) applyNow(w http.ResponseWriter, r *http.Request, e *Event) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.src.HandlerTimeout)
+	defer cancel()
+	rec := e.rec
+	verdict, err := in.src.Apply.Accept(ctx, &rec, e)
+	switch {
+	case err == nil:
+		v := &visit{delivery: Delivery{Header: r.Header, Body: e.rec.Body, ReceivedAt: e.rec.ReceivedAt}}
+		v.records[0] = e.rec
+		v.proof = proofOf(&e.rec)
+		in.answer(w, r, v, verdict)
+	case errors.Is(err, ErrUnavailable):
+		in.src.Log.Error("apply an event", "source", in.src.Name, "error", err)
+		in.refuse(w, asError(err, CodeUnavailable, "apply"))
+	default:
+		in.answerFailure(w, nil, err)
+	}
+}
+
+// proofOf returns the part of a proof that a record keeps.
+func proofOf(r *Record) Proof {
+	return Proof{
+		Scheme: r.Scheme, Strength: r.Strength, Secret: r.Secret, Type: r.Type, TypeSigned: r.TypeSigned,
+		Time: r.Time, Key: r.Key, Fingerprint: r.Fingerprint,
+	}
+}
+
+// storeSplit stores a delivery of several events: the delivery itself, done,
+// and its events, in one commit. One event's conflict or lack of room is the
+// whole delivery's answer, so that the sender tries again.
+func (in *Inbox) storeSplit(w http.ResponseWriter, r *http.Request, v *visit, proofs []Proof) {
+	records := make([]Record, 1+len(proofs))
+	whole := &records[0]
+	in.record(v, &v.proof, whole)
+	whole.State, whole.Outcome, whole.Confirm = Done, Split, false
+	body := sha256.Sum256(whole.Body)
+	whole.Fingerprint = body
+	whole.identify(kindDelivery, string(body[:]))
+	whole.Header = bytes.Clone(whole.Header)
+	for i := range proofs {
+		in.record(v, &proofs[i], &records[1+i])
+		records[1+i].Header = whole.Header
+	}
+	v.records[0] = *whole
+	verdicts, err := in.put(r, v, records)
+	if err != nil {
+		in.refuse(w, err)
+		return
+	}
+	answer := Duplicate
+	for i, verdict := range verdicts[1:] {
+		in.src.Observe(verdict.String(), "split")
+		switch verdict {
+		case Full, Conflict:
+			v.proof, v.delivery.Body = proofs[i], records[1+i].Body
+			in.answer(w, r, v, verdict)
+			return
+		case Accepted:
+			answer = Accepted
+		}
+	}
+	in.acknowledge(w, answer.String(), whole.ID())
+}
+
+// bufferedReply keeps a handler's response until its claim is completed.
+type bufferedReply struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (b *bufferedReply) Header() http.Header { return b.header }
+
+func (b *bufferedReply) WriteHeader(status int) {
+	if b.status == 0 {
+		b.status = status
+	}
+}
+
+func (b *bufferedReply) Write(p []byte) (int, error) {
+	b.WriteHeader(http.StatusOK)
+	return b.body.Write(p)
+}
+
+func (b *bufferedReply) copyTo(w http.ResponseWriter) {
+	for name, values := range b.header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(b.status)
+	w.Write(b.body.Bytes())
+}
+
+// recoverError turns a panic of a handler into its error.
+func recoverError(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%s", panicText(p))
+	}
+}
