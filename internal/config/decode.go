@@ -1,0 +1,266 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// maxFile bounds a configuration file, bytes.
+const maxFile = 1 << 20
+
+// decoder fills a Config from a YAML tree and collects what is wrong on the
+// way, instead of stopping at the first error.
+type decoder struct {
+	lines    []string
+	places   map[string]*token.Position // where each path stands
+	problems Problems
+}
+
+// parse returns the decoded configuration, before defaults.
+func parse(data []byte) (*Config, *decoder) {
+	d := &decoder{lines: strings.Split(string(data), "\n"), places: map[string]*token.Position{}}
+	c := &Config{}
+	if len(data) > maxFile {
+		d.add("", fmt.Sprintf("the file is larger than %d bytes", maxFile), "split it, or check that it is the right file")
+		return c, d
+	}
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		d.syntax(err)
+		return c, d
+	}
+	var body ast.Node
+	for _, doc := range file.Docs {
+		if doc.Body == nil {
+			continue
+		}
+		if body != nil {
+			d.at(doc.Body.GetToken(), "", "the file holds several documents", "keep one and remove the --- lines")
+			return c, d
+		}
+		body = doc.Body
+	}
+	if body == nil {
+		d.add("", "the file is empty", "add at least one source, or run without a file")
+		return c, d
+	}
+	d.value(body, reflect.ValueOf(c).Elem(), "")
+	return c, d
+}
+
+// syntax records an error of the YAML parser at its place.
+func (d *decoder) syntax(err error) {
+	var y yaml.Error
+	if errors.As(err, &y) {
+		d.at(y.GetToken(), "", y.GetMessage(), "correct the YAML")
+		return
+	}
+	d.add("", "the file is not YAML", "correct the YAML")
+}
+
+// at records a problem at a token.
+func (d *decoder) at(t *token.Token, path, message, cure string) {
+	p := Problem{Path: path, Message: message, Cure: cure}
+	if t != nil && t.Position != nil {
+		p.Line, p.Column = t.Position.Line, t.Position.Column
+		p.Excerpt = excerpt(d.lines, p.Line, p.Column)
+	}
+	d.problems = append(d.problems, p)
+}
+
+// add records a problem at the place of a path, or of the nearest path around
+// it that is in the file.
+func (d *decoder) add(path, message, cure string) {
+	p := Problem{Path: path, Message: message, Cure: cure}
+	for around := path; around != ""; around = parent(around) {
+		if pos := d.places[around]; pos != nil {
+			p.Line, p.Column = pos.Line, pos.Column
+			p.Excerpt = excerpt(d.lines, p.Line, p.Column)
+			break
+		}
+	}
+	d.problems = append(d.problems, p)
+}
+
+// parent returns the path that holds path: "a.b[1]" gives "a.b", then "a".
+func parent(path string) string {
+	return path[:max(strings.LastIndexAny(path, ".["), 0)]
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+
+// value decodes a node into v.
+func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
+	if t := n.GetToken(); t != nil && d.places[path] == nil {
+		d.places[path] = t.Position
+	}
+	switch n.(type) {
+	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
+		d.at(n.GetToken(), path, "anchors and aliases are not accepted", "write the value out")
+		return
+	case *ast.TagNode:
+		d.at(n.GetToken(), path, "tags are not accepted", "remove it")
+		return
+	case *ast.NullNode:
+		d.at(n.GetToken(), path, "has no value", "give it one, or remove the line")
+		return
+	}
+	_, isMapping := mapping(n)
+	switch {
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(n, v.Elem(), path)
+	case v.Addr().Type().Implements(textUnmarshaler) && !isMapping:
+		d.text(n, v, path)
+	case v.Kind() == reflect.Struct:
+		d.structure(n, v, path)
+	case v.Kind() == reflect.Slice:
+		d.sequence(n, v, path)
+	case v.Kind() == reflect.Map:
+		d.dictionary(n, v, path)
+	default:
+		d.scalar(n, v, path)
+	}
+}
+
+// mapping returns the entries of a mapping node.
+func mapping(n ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		return m.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{m}, true
+	}
+	return nil, false
+}
+
+// structure decodes a mapping whose keys are known.
+func (d *decoder) structure(n ast.Node, v reflect.Value, path string) {
+	entries, ok := mapping(n)
+	if !ok {
+		d.at(n.GetToken(), path, "must be a mapping of settings", "write its settings below it, indented")
+		return
+	}
+	fields := map[string]reflect.Value{}
+	var names []string
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Tag.Get("yaml")
+		fields[name], names = v.Field(i), append(names, name)
+	}
+	for _, entry := range entries {
+		key := entry.Key.GetToken()
+		field, known := fields[key.Value]
+		if !known {
+			cure := "remove it; known here: " + strings.Join(names, ", ")
+			if near := nearest(key.Value, names); near != "" {
+				cure = fmt.Sprintf("did you mean %q?", near)
+			}
+			d.at(key, join(path, clean(key.Value)), fmt.Sprintf("unknown setting %q", clean(key.Value)), cure)
+			continue
+		}
+		d.places[join(path, key.Value)] = key.Position
+		d.value(entry.Value, field, join(path, key.Value))
+	}
+}
+
+// dictionary decodes a mapping whose keys are free.
+func (d *decoder) dictionary(n ast.Node, v reflect.Value, path string) {
+	entries, ok := mapping(n)
+	if !ok {
+		d.at(n.GetToken(), path, "must be a mapping of names to values", "write NAME: VALUE lines below it, indented")
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	for _, entry := range entries {
+		key := entry.Key.GetToken().Value
+		d.places[join(path, key)] = entry.Key.GetToken().Position
+		element := reflect.New(v.Type().Elem()).Elem()
+		d.value(entry.Value, element, join(path, key))
+		v.SetMapIndex(reflect.ValueOf(key), element)
+	}
+}
+
+// sequence decodes a list.
+func (d *decoder) sequence(n ast.Node, v reflect.Value, path string) {
+	list, ok := n.(*ast.SequenceNode)
+	if !ok {
+		d.at(n.GetToken(), path, "must be a list", "write [VALUE], or each value on its own line after '- '")
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(list.Values), len(list.Values)))
+	for i, element := range list.Values {
+		d.value(element, v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+	}
+}
+
+// text decodes a scalar by its type's own rules.
+func (d *decoder) text(n ast.Node, v reflect.Value, path string) {
+	s, ok := n.(ast.ScalarNode)
+	if !ok {
+		d.at(n.GetToken(), path, "must be a single value", "write it on the same line")
+		return
+	}
+	if err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(scalarText(s))); err != nil {
+		message, cure, _ := strings.Cut(err.Error(), "; ")
+		d.at(n.GetToken(), path, message, cure)
+	}
+}
+
+// scalar decodes text, whole numbers and truth values.
+func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
+	switch v.Kind() {
+	case reflect.String:
+		switch s := n.(type) {
+		case *ast.StringNode, *ast.LiteralNode:
+			v.SetString(scalarText(s.(ast.ScalarNode)))
+		default:
+			d.at(n.GetToken(), path, "must be text", "put it in quotes")
+		}
+	case reflect.Int:
+		i, err := strconv.ParseUint(n.GetToken().Value, 10, 31)
+		if _, isInt := n.(*ast.IntegerNode); !isInt || err != nil {
+			d.at(n.GetToken(), path, "must be a whole number, not negative", "write for example 100")
+			return
+		}
+		v.SetInt(int64(i))
+	default:
+		panic("config: no rule for " + v.Type().String())
+	}
+}
+
+// scalarText returns a scalar as written, without quotes.
+func scalarText(s ast.ScalarNode) string {
+	if literal, ok := s.(*ast.LiteralNode); ok {
+		return literal.Value.Value
+	}
+	return s.GetToken().Value
+}
+
+// clean makes a key fit for a message.
+func clean(key string) string {
+	runes := []rune(key)
+	runes = runes[:min(len(runes), 40)]
+	return strings.Map(func(r rune) rune {
+		if slices.Contains([]rune{'\n', '\r', '\t', 0x1b}, r) || r < ' ' {
+			return '?'
+		}
+		return r
+	}, string(runes))
+}

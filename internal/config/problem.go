@@ -1,0 +1,132 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Problem is one thing that is wrong with a configuration, with its place and
+// its cure. It never holds a secret.
+type Problem struct {
+	Line    int    `json:"line,omitempty"`   // from 1; 0 where the file has no such place
+	Column  int    `json:"column,omitempty"` // from 1, in bytes
+	Path    string `json:"path,omitempty"`   // for example sources[0].provider
+	Message string `json:"message"`
+	Cure    string `json:"cure,omitempty"`
+	Excerpt string `json:"-"` // the line and a caret, secrets replaced
+}
+
+// String returns "line:column: path: message; cure".
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.Line > 0 {
+		fmt.Fprintf(&b, "%d:%d: ", p.Line, p.Column)
+	}
+	if p.Path != "" {
+		fmt.Fprintf(&b, "%s: ", p.Path)
+	}
+	b.WriteString(p.Message)
+	if p.Cure != "" {
+		b.WriteString("; " + p.Cure)
+	}
+	return b.String()
+}
+
+// Problems is every problem of a configuration, in the order of the file. It
+// is an error when it is not empty.
+type Problems []Problem
+
+// Error returns one line per problem.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i := range p {
+		lines[i] = p[i].String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// sorted returns the problems by their place in the file.
+func (p Problems) sorted() Problems {
+	slices.SortStableFunc(p, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return p
+}
+
+var (
+	secretWord = regexp.MustCompile(`(?i)secret|token|key|value|password|authorization|signing`)
+	bareItem   = regexp.MustCompile(`^\s*-\s+[^\s:]+\s*$`)
+	word       = regexp.MustCompile(`[^\s,{}\[\]]+`)
+	reference  = regexp.MustCompile(`^["']?(?:env|file):`)
+)
+
+// excerpt returns a line of the file with a caret under the column. Values
+// that may be secrets are replaced.
+func excerpt(lines []string, line, column int) string {
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	text, at := strings.TrimRight(lines[line-1], "\r"), column-1
+	if secretWord.MatchString(text) || bareItem.MatchString(text) {
+		text, at = mask(text, at)
+	}
+	caret := strings.Repeat(" ", max(min(at, len(text)), 0)) + "^"
+	return fmt.Sprintf("%5d | %s\n      | %s", line, text, caret)
+}
+
+// mask replaces every word of a line that is neither a key nor a reference,
+// and moves the offset at along.
+func mask(text string, at int) (masked string, moved int) {
+	const hidden = "***"
+	var b strings.Builder
+	moved, end := at, 0
+	for _, span := range word.FindAllStringIndex(text, -1) {
+		b.WriteString(text[end:span[0]])
+		w := text[span[0]:span[1]]
+		end = span[1]
+		if strings.HasSuffix(w, ":") || w == "-" || reference.MatchString(w) {
+			b.WriteString(w)
+			continue
+		}
+		b.WriteString(hidden)
+		if span[1] <= at {
+			moved += len(hidden) - len(w)
+		}
+	}
+	b.WriteString(text[end:])
+	return b.String(), moved
+}
+
+// nearest returns the candidate closest to name, "" when none is near.
+func nearest(name string, candidates []string) string {
+	best, bestDistance := "", 3
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// distance is the number of edits between two short words.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		previous := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			previous, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, previous+cost)
+		}
+	}
+	return row[len(b)]
+}

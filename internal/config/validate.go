@@ -1,0 +1,150 @@
+package config
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// reservedPaths are answered by the gateway itself.
+var reservedPaths = map[string]bool{"/livez": true, "/readyz": true}
+
+// validate records what is wrong with the settings among themselves. complete
+// is false when the file was not read to its end, so that nothing is said to
+// be missing that may be there.
+func (f *File) validate(complete bool) {
+	f.address("listen", f.Listen)
+	f.address("admin.listen", f.Admin.Listen)
+	if f.Listen == f.Admin.Listen && !strings.HasSuffix(f.Listen, ":0") {
+		f.Add("admin.listen", "is the same address as listen", "give the admin listener a port of its own")
+	}
+	for i, token := range f.Admin.Tokens {
+		digest, found := strings.CutPrefix(token, "sha256:")
+		if raw, err := hex.DecodeString(digest); !found || err != nil || len(raw) != 32 {
+			f.Add(fmt.Sprintf("admin.tokens[%d]", i), "is not the hash of a token", `run "ichido token" and paste its sha256: line`)
+		}
+	}
+	if path, found := strings.CutPrefix(f.Store, "sqlite:"); !found || path == "" {
+		f.Add("store", "is not a store", "write sqlite:PATH")
+	}
+	if complete && len(f.Sources) == 0 {
+		f.Add("sources", "there are no sources", "add at least one")
+	}
+	names, paths := map[string]int{}, map[string]int{}
+	for i := range f.Sources {
+		f.source(fmt.Sprintf("sources[%d]", i), &f.Sources[i])
+		f.unique(names, i, "name", f.Sources[i].Name)
+		f.unique(paths, i, "path", strings.TrimSuffix(f.Sources[i].Path, "/"))
+	}
+}
+
+// unique records a setting that two sources share.
+func (f *File) unique(seen map[string]int, i int, setting, value string) {
+	first, taken := seen[value]
+	if taken && value != "" && value != "/hooks" {
+		f.Add(fmt.Sprintf("sources[%d].%s", i, setting),
+			fmt.Sprintf("is the same as that of sources[%d]", first), "give each source its own")
+		return
+	}
+	seen[value] = i
+}
+
+// source records what is wrong with one source.
+func (f *File) source(at string, s *Source) {
+	if s.Name == "" {
+		f.Add(at, "the source has no name", "add name:")
+	}
+	if s.Provider == "" {
+		f.Add(at, "the source has no provider", "add provider:")
+	}
+	if !strings.HasPrefix(s.Path, "/") || strings.ContainsAny(s.Path, "?#% {}") || strings.Contains(s.Path, "//") {
+		f.Add(at+".path", "is not a path", "write for example /hooks/"+s.Name)
+	}
+	if reservedPaths[strings.TrimSuffix(s.Path, "/")] {
+		f.Add(at+".path", "is used by the gateway itself", "choose another path")
+	}
+	for _, choice := range []struct{ name, value string }{{"on_conflict", s.OnConflict}, {"on_unreadable", s.OnUnreadable}} {
+		if choice.value != "" && choice.value != "accept" && choice.value != "reject" {
+			f.Add(at+"."+choice.name, "is neither accept nor reject", "write accept or reject")
+		}
+	}
+	if s.Encoding != "" && s.Encoding != "wire" && s.Encoding != "decoded" {
+		f.Add(at+".encoding", "is neither wire nor decoded", "write wire (the signature covers the encoded bytes) or decoded")
+	}
+	for i, secret := range s.Secrets {
+		if !secret.NotAfter.IsZero() && !secret.NotBefore.Before(secret.NotAfter) {
+			f.Add(fmt.Sprintf("%s.secrets[%d].not_after", at, i), "is not later than not_before", "correct the times")
+		}
+	}
+	f.deliver(at+".deliver", &s.Deliver)
+	f.confirm(at+".confirm", &s.Confirm)
+}
+
+func (f *File) deliver(at string, d *Deliver) {
+	if d.To != "" {
+		f.webURL(at+".to", d.To)
+	} else if f.decoder.places[at] != nil {
+		f.Add(at, "has no destination", "add to:")
+	}
+	f.networks(at+".allow", d.Allow)
+	if d.Timeout > Duration(10*time.Minute) {
+		f.Add(at+".timeout", "is longer than ten minutes", "answer the forward at once and work later")
+	}
+}
+
+func (f *File) confirm(at string, c *Confirm) {
+	if c.Gemini != nil && c.HTTP != nil {
+		f.Add(at, "names two APIs", "keep one of gemini and http")
+	}
+	if c.Gemini == nil && c.HTTP == nil && f.decoder.places[at] != nil {
+		f.Add(at, "names no API", "add gemini: or http:")
+	}
+	if g := c.Gemini; g != nil {
+		if !g.APIKey.IsSet() {
+			f.Add(at+".gemini", "has no API key", "add api_key: env:GEMINI_API_KEY")
+		}
+		if g.BaseURL != "" {
+			f.webURL(at+".gemini.base_url", g.BaseURL)
+		}
+	}
+	if h := c.HTTP; h != nil {
+		if h.URL == "" {
+			f.Add(at+".http", "has no URL", "add url:")
+		}
+		if h.Done == "" {
+			f.Add(at+".http", "does not say when an event is true", "add done: with an expression, for example body.status == \"paid\"")
+		}
+		f.networks(at+".http.allow", h.Allow)
+	}
+}
+
+// webURL records a URL that cannot be called.
+func (f *File) webURL(at, text string) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		f.Add(at, "is not an http or https URL", "write for example https://app.example.com/webhooks")
+	case u.User != nil:
+		f.Add(at, "holds a user name or password", "remove it from the URL")
+	case u.Fragment != "":
+		f.Add(at, "holds a fragment", "remove the part from # on")
+	}
+}
+
+func (f *File) networks(at string, list []string) {
+	for i, network := range list {
+		if _, err := netip.ParsePrefix(network); err != nil {
+			f.Add(fmt.Sprintf("%s[%d]", at, i), "is not a network", "write for example 10.0.0.0/8")
+		}
+	}
+}
+
+func (f *File) address(at, address string) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		f.Add(at, "is not an address", "write HOST:PORT, for example 127.0.0.1:8080")
+	}
+}
