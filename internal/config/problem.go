@@ -77,8 +77,8 @@ func excerpt(lines []string, line, column int) string {
 	return fmt.Sprintf("%5d | %s\n      | %s", line, text, caret)
 }
 
-// mask replaces every word of a line that is neither a key nor a reference,
-// and moves the offset at along.
+// mask replaces every word of a line that is neither a key, as far as keys are
+// long, nor a reference, and moves the offset at along.
 func mask(text string, at int) (masked string, moved int) {
 	const hidden = "***"
 	var b strings.Builder
@@ -87,7 +87,8 @@ func mask(text string, at int) (masked string, moved int) {
 		b.WriteString(text[end:span[0]])
 		w := text[span[0]:span[1]]
 		end = span[1]
-		if strings.HasSuffix(w, ":") || w == "-" || reference.MatchString(w) {
+		key := strings.HasSuffix(w, ":") && len(w) <= len("allowed_repositories:")
+		if key || w == "-" || reference.MatchString(w) {
 			b.WriteString(w)
 			continue
 		}
