@@ -171,7 +171,7 @@ func (s Settlement) unfit(err error) Settlement {
 
 // readable returns the stored body with its encoding undone.
 func (r *Record) readable(encoding string, limit int64) ([]byte, error) {
-	if encoding != encodingWire || r.header().Get("Content-Encoding") == "" {
+	if encoding != encodingWire || r.Headers().Get("Content-Encoding") == "" {
 		return r.Body, nil
 	}
 	z, err := gzip.NewReader(bytes.NewReader(r.Body))

@@ -72,11 +72,11 @@ func (e *Event) Attempt() int { return max(e.rec.Attempts, 1) }
 // Header returns the first value of a stored header, "" when it was not
 // stored. Headers are outside most signatures: read them as hints.
 func (e *Event) Header(name string) string {
-	return e.rec.header().Get(name)
+	return e.rec.Headers().Get(name)
 }
 
 // Headers returns the stored headers.
-func (e *Event) Headers() http.Header { return e.rec.header() }
+func (e *Event) Headers() http.Header { return e.rec.Headers() }
 
 var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
@@ -112,8 +112,8 @@ func (r *Record) identify(kind byte, key string) {
 	copy(r.Hash[:], sum)
 }
 
-// header decodes the kept headers.
-func (r *Record) header() http.Header {
+// Headers decodes the kept headers.
+func (r *Record) Headers() http.Header {
 	if len(r.Header) == 0 {
 		return http.Header{}
 	}
