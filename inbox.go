@@ -133,6 +133,8 @@ func (in *Inbox) receive(w http.ResponseWriter, r *http.Request, v *visit) {
 
 // read performs the steps that stand before the signature.
 func (in *Inbox) read(w http.ResponseWriter, r *http.Request, v *visit) *Error {
+	v.body = intake{admission: in.src.Admission, limit: in.src.BodyLimit}
+	v.content = v.body
 	encoding, err := in.src.encoding(r.Header)
 	if err != nil {
 		return err
@@ -143,8 +145,6 @@ func (in *Inbox) read(w http.ResponseWriter, r *http.Request, v *visit) *Error {
 	if err := in.src.Admission.admit(); err != nil {
 		return err
 	}
-	v.body = intake{admission: in.src.Admission, limit: in.src.BodyLimit}
-	v.content = intake{admission: in.src.Admission, limit: in.src.BodyLimit}
 	if err := v.body.read(w, r); err != nil {
 		return err
 	}
