@@ -151,7 +151,7 @@ type Settlement struct {
 	Record    *Record       // as claimed
 	State     State         // Done, Dead, Quarantined, or Pending to try again
 	Outcome   string        // of Done
-	Cause     string        // of the others, at most 256 bytes
+	Cause     string        // why, where there is something to say; at most 256 bytes; kept in every state
 	After     time.Duration // of Pending: due this long from now
 	GiveBack  bool          // of Pending: the attempt is not counted
 	Confirmed []byte        // authoritative state to keep with the event
