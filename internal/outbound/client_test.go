@@ -247,6 +247,10 @@ func TestErrorsHoldNothingOfTheRequestButItsHost(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
+			// What net/http itself says holds the canary: the test can see it.
+			if _, raw := client.Do(req); raw == nil || !strings.Contains(raw.Error(), canary) {
+				t.Errorf("the error of net/http does not hold the canary: %v", raw)
+			}
 			if want := test.host + ": " + test.cause; err.Error() != want {
 				t.Errorf("error %q, want %q", err, want)
 			}

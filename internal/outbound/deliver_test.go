@@ -211,6 +211,18 @@ func TestRetryAfterIsRead(t *testing.T) {
 	}
 }
 
+func FuzzRetryAfterStaysInItsBounds(f *testing.F) {
+	for _, seed := range []string{"120", "-1", "1e9", "Fri, 02 Jan 2026 03:05:05 GMT", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		if wait := RetryAfter(http.Header{"Retry-After": {text}}, now); wait < 0 || wait > 24*time.Hour {
+			t.Errorf("%q: %v", text, wait)
+		}
+	})
+}
+
 func TestAShortRetryAfterDoesNotUseUpTheAttempts(t *testing.T) {
 	cause := errors.New("answered 503")
 	if err := After(cause, 0, 1); err != cause {

@@ -98,5 +98,5 @@ func headerText(text string) string {
 		}
 		b.WriteString(piece)
 	}
-	return b.String()
+	return strings.TrimRight(b.String(), " ") // of a cut before the end
 }
