@@ -97,13 +97,18 @@ type Source struct {
 	// SharedSecret is the header that the shared-secret provider compares.
 	SharedSecret SharedSecret `yaml:"shared_secret"`
 
-	// Keys are a JWKS of the sender: file:PATH of a document, or an https URL.
-	// Default: the provider's own, where it has one.
+	// Keys are the public keys of the sender, for providers that publish
+	// them: "published" for the provider's own address, file:PATH of a JWKS,
+	// or an https URL. Without it, what only such a key could verify is
+	// refused.
 	Keys string `yaml:"keys"`
 
-	// Variant picks the variants of the provider's scheme that are accepted.
+	// Variants are the variants of the provider's scheme that are accepted.
 	// Default: those whose secrets or keys are configured.
-	Variant []string `yaml:"variant"`
+	Variants []string `yaml:"variants"`
+
+	// AllowShortSecret admits secrets under 16 bytes, which can be guessed.
+	AllowShortSecret bool `yaml:"allow_short_secret"`
 
 	// Settings are public constants that the provider's scheme names, for
 	// example audience.

@@ -240,6 +240,13 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 			return
 		}
 		v.SetInt(int64(i))
+	case reflect.Bool:
+		b, ok := n.(*ast.BoolNode)
+		if !ok {
+			d.at(n.GetToken(), path, "must be true or false", "write true or false")
+			return
+		}
+		v.SetBool(b.Value)
 	default:
 		panic("config: no rule for " + v.Type().String())
 	}

@@ -83,3 +83,6 @@ func FromEnvironment(getenv func(string) (string, bool)) (*File, error) {
 	}
 	return Parse([]byte(b.String())), nil
 }
+
+// Has reports whether the file sets the setting at path.
+func (f *File) Has(path string) bool { return f.decoder.places[path] != nil }
