@@ -11,7 +11,8 @@
 //     it, not on the payload;
 //   - an error that wraps [ichido.ErrNotYet] has it asked again later, without
 //     spending an attempt;
-//   - an error that wraps [ichido.ErrRefuted] ends the event;
+//   - an error that wraps [ichido.ErrRefuted] ends the event; the state, where
+//     there is one, is what refuted it;
 //   - [ichido.Permanent] makes a dead letter: the payload can never be
 //     confirmed;
 //   - any other error is a failed attempt: the API could not be reached, was
@@ -92,8 +93,9 @@ func (a *asker) get(ctx context.Context, url string, attempt int) (*outbound.Ans
 }
 
 // newAsker fills in what the options left out. A client of our own reaches
-// public addresses, and the base itself where that is this machine.
-func newAsker(client *http.Client, base *url.URL, header http.Header, maxBytes int64) (*asker, error) {
+// public addresses, what is allowed, and the base's host where that is an
+// address or localhost: whoever wrote it has said what he wants.
+func newAsker(client *http.Client, allow []string, base *url.URL, header http.Header, maxBytes int64) (*asker, error) {
 	if maxBytes < 0 {
 		return nil, errors.New("the limit of an answer must not be negative")
 	}
@@ -101,12 +103,12 @@ func newAsker(client *http.Client, base *url.URL, header http.Header, maxBytes i
 		maxBytes = defaultMaxBytes
 	}
 	if client == nil {
-		var o outbound.Options
-		if isLoopback(base.Hostname()) {
-			o.Allow = []string{base.Hostname()}
+		host := base.Hostname()
+		if _, err := netip.ParseAddr(host); err == nil || strings.EqualFold(host, "localhost") {
+			allow = append(allow[:len(allow):len(allow)], host)
 		}
 		var err error
-		if client, err = outbound.NewClient(o); err != nil {
+		if client, err = outbound.NewClient(outbound.Options{Allow: allow}); err != nil {
 			return nil, err
 		}
 	}

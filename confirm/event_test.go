@@ -101,7 +101,7 @@ func TestHTTPConfirmsARealEvent(t *testing.T) {
 	defer server.Close()
 	ask, err := confirm.HTTP(confirm.HTTPOptions{
 		URL:     server.URL + "/v1/payments/{payload.data.id}",
-		Header:  http.Header{"Authorization": {"Bearer made-up"}},
+		Headers: map[string]string{"Authorization": "Bearer made-up"},
 		Done:    `body.status == "paid" && body.amount == event.payload.data.amount && event.source == "payments" && event.key == "key-1"`,
 		Refuted: `status == 404 || body.status in ["failed", "void"]`,
 	})

@@ -32,8 +32,12 @@ type GeminiOptions struct {
 	// batch with its responses inline may need more.
 	MaxBytes int64
 
-	// Client sends the requests. By default it is one that reaches public
-	// addresses only, and BaseURL's where that is this machine.
+	// Allow names private addresses and hosts that may be reached, as CIDR
+	// prefixes, addresses or host names. A BaseURL with an address, or
+	// localhost, for its host needs no entry.
+	Allow []string
+
+	// Client, when set, sends the requests, and Allow is not used.
 	Client *http.Client
 }
 
@@ -114,7 +118,7 @@ func newGemini(o GeminiOptions) (*gemini, error) {
 		o.NotFoundFor = 10 * time.Minute
 	}
 	header := http.Header{"X-Goog-Api-Key": {o.APIKey}, "Accept": {"application/json"}, "User-Agent": {"ichido"}}
-	a, err := newAsker(o.Client, base, header, o.MaxBytes)
+	a, err := newAsker(o.Client, o.Allow, base, header, o.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -124,9 +128,9 @@ func newGemini(o GeminiOptions) (*gemini, error) {
 func (g *gemini) confirm(ctx context.Context, f *facts) ([]byte, error) {
 	state, err := g.ask(ctx, f)
 	if err != nil {
-		return nil, fmt.Errorf("confirm with Gemini: %w", err)
+		err = fmt.Errorf("confirm with Gemini: %w", err)
 	}
-	return state, nil
+	return state, err
 }
 
 func (g *gemini) ask(ctx context.Context, f *facts) ([]byte, error) {
@@ -140,7 +144,11 @@ func (g *gemini) ask(ctx context.Context, f *facts) ([]byte, error) {
 	}
 	switch answer.Status {
 	case http.StatusOK:
-		return answer.Body, name.judge(f.eventType, answer.Body)
+		err := name.judge(f.eventType, answer.Body)
+		if err != nil && !errors.Is(err, ichido.ErrRefuted) {
+			return nil, err
+		}
+		return answer.Body, err
 	case http.StatusNotFound:
 		return nil, g.notFound(name, time.Since(f.receivedAt))
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:

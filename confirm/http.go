@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/textproto"
 	"strings"
 
 	"ichido.dev/ichido"
@@ -16,7 +15,7 @@ import (
 // provider:
 //
 //	URL:     "https://api.example.com/v1/payments/{payload.data.id}"
-//	Header:  {"Authorization": {"Bearer " + key}}
+//	Headers: {"Authorization": "Bearer " + key}
 //	Done:    `body.status == "paid" && body.amount == event.payload.data.amount`
 //	Refuted: `status == 404 || body.status in ["failed", "void"]`
 type HTTPOptions struct {
@@ -27,8 +26,8 @@ type HTTPOptions struct {
 	// a backslash or a control character, and "." and "..", is refused.
 	URL string
 
-	// Header is sent with each request: credentials, resolved by the caller.
-	Header http.Header
+	// Headers are sent with each request: credentials, resolved by the caller.
+	Headers map[string]string
 
 	// Done and Refuted are expressions (expr-lang.org) over
 	//
@@ -45,8 +44,12 @@ type HTTPOptions struct {
 	// MaxBytes is the largest answer that is accepted: 1 MiB by default.
 	MaxBytes int64
 
-	// Client sends the requests. By default it is one that reaches public
-	// addresses only, and the URL's host where that is this machine.
+	// Allow names private addresses and hosts that may be reached, as CIDR
+	// prefixes, addresses or host names. A URL with an address, or localhost,
+	// for its host needs no entry.
+	Allow []string
+
+	// Client, when set, sends the requests, and Allow is not used.
 	Client *http.Client
 }
 
@@ -97,18 +100,16 @@ func newHTTP(o HTTPOptions) (*byHTTP, error) {
 		}
 	}
 	header := http.Header{"Accept": {"application/json"}, "User-Agent": {"ichido"}}
-	for name, values := range o.Header {
-		for _, value := range values {
-			if !validHeader(name, value) {
-				errs = append(errs, fmt.Errorf("header %q: name and value must be printable ASCII, and the value not empty", name))
-			}
+	for name, value := range o.Headers {
+		if !validHeader(name, value) {
+			errs = append(errs, fmt.Errorf("header %q: name and value must be printable ASCII, and the value not empty", name))
 		}
-		header[textproto.CanonicalMIMEHeaderKey(name)] = values
+		header.Set(name, value)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	h.asker, err = newAsker(o.Client, h.url.base, header, o.MaxBytes)
+	h.asker, err = newAsker(o.Client, o.Allow, h.url.base, header, o.MaxBytes)
 	return h, err
 }
 
@@ -120,9 +121,9 @@ func validHeader(name, value string) bool {
 func (h *byHTTP) confirm(ctx context.Context, f *facts) ([]byte, error) {
 	state, err := h.ask(ctx, f)
 	if err != nil {
-		return nil, fmt.Errorf("confirm by HTTP: %w", err)
+		err = fmt.Errorf("confirm by HTTP: %w", err)
 	}
-	return state, nil
+	return state, err
 }
 
 func (h *byHTTP) ask(ctx context.Context, f *facts) ([]byte, error) {
@@ -151,7 +152,7 @@ func (h *byHTTP) ask(ctx context.Context, f *facts) ([]byte, error) {
 	case done && refuted:
 		return nil, fmt.Errorf("%s answered %d: done and refuted are both true of it", target, answer.Status)
 	case refuted:
-		return nil, ichido.ErrRefuted
+		return state, ichido.ErrRefuted
 	case done:
 		return state, nil
 	case good, answer.Status == http.StatusNotFound:

@@ -1,14 +1,18 @@
 package confirm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+
+	"ichido.dev/ichido/internal/outbound"
 )
 
 const paid = `body.status == "paid" && body.amount == event.payload.data.amount`
@@ -70,10 +74,11 @@ func TestExpressionsDecideOverTheAnswer(t *testing.T) {
 			t.Errorf("%d %s, done %s, refuted %s: %s, want %s (%v)", c.status, c.answer, c.done, c.refuted, got, c.want, err)
 		}
 		want := c.answer
-		if want == "" {
+		if want == "" || want[0] == '<' || want[0] == 'g' {
 			want = "null"
 		}
-		if c.want == "confirmed" && string(state) != want || c.want != "confirmed" && state != nil {
+		told := c.want == "confirmed" || c.want == "refuted"
+		if told && string(state) != want || !told && state != nil {
 			t.Errorf("%d %s: state %q", c.status, c.answer, state)
 		}
 		if err != nil && (strings.Contains(err.Error(), "html") || strings.Contains(err.Error(), "nope") || strings.ContainsAny(err.Error(), "\n")) {
@@ -168,7 +173,7 @@ func TestHeadersAreSentAndNeverTold(t *testing.T) {
 	defer server.Close()
 	h := mustHTTP(t, HTTPOptions{
 		URL: server.URL + "/v1beta/batches/{payload.id}?token=" + canary, Done: "body.done == true && body.name == 'x'",
-		Header: http.Header{"authorization": {"Bearer " + canary}, "X-Version": {"2026-01-01"}},
+		Headers: map[string]string{"authorization": "Bearer " + canary, "X-Version": "2026-01-01"},
 	})
 	for name, want := range map[string]string{
 		"500": "failed", "503-wait": "later", "html": "failed", "huge": "failed", "other": "not yet", "redirect": "failed",
@@ -223,7 +228,7 @@ func TestAnExpressionCannotEatTheMachine(t *testing.T) {
 func TestEveryProblemOfTheOptionsIsReported(t *testing.T) {
 	_, err := HTTP(HTTPOptions{
 		URL: "https://{payload.host}/", Done: "", Refuted: "nope",
-		Header: http.Header{"X-Key": {"canary\r\nEvil: 1"}, "Bad Name": {"x"}, "Host": {"evil.test"}, "X-Empty": {""}},
+		Headers: map[string]string{"X-Key": "canary\r\nEvil: 1", "Bad Name": "x", "Host": "evil.test", "X-Empty": ""},
 	})
 	if err == nil || strings.Contains(err.Error(), "canary") {
 		t.Fatalf("error %v", err)
@@ -249,10 +254,36 @@ func TestEveryProblemOfTheOptionsIsReported(t *testing.T) {
 	}
 }
 
-func TestPrivateAddressesAreNotAskedByDefault(t *testing.T) {
-	h := mustHTTP(t, HTTPOptions{URL: "http://10.0.0.1/{event.id}", Done: "true"})
-	_, err := h.confirm(t.Context(), event("", "{}"))
-	if verdict(err) != "failed" || !strings.Contains(err.Error(), "not public") {
-		t.Errorf("error %v", err)
+func TestPrivateHostsAreAskedOnlyWhenAllowed(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))
+	defer server.Close()
+	private := strings.Replace(server.URL, "127.0.0.1", "internal.test", 1)
+	h := mustHTTP(t, HTTPOptions{URL: server.URL, Done: "true"})
+	if _, err := h.confirm(t.Context(), event("", "{}")); err != nil {
+		t.Errorf("an address that the operator wrote: %v", err)
+	}
+	for name, c := range map[string]struct {
+		allow []string
+		want  string
+	}{"not allowed": {nil, "failed"}, "allowed": {[]string{"127.0.0.1"}, "confirmed"}} {
+		client, err := outbound.NewClient(outbound.Options{Allow: c.allow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Every name is this server: look-ups stay inside the test.
+		guarded := client.Transport.(*http.Transport).DialContext
+		client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return guarded(ctx, network, server.Listener.Addr().String())
+		}
+		h := mustHTTP(t, HTTPOptions{URL: private, Done: "true", Client: client})
+		if _, err := h.confirm(t.Context(), event("", "{}")); verdict(err) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := HTTP(HTTPOptions{URL: "https://api.example.com", Done: "true", Allow: []string{"0.0.0.0/0"}}); err == nil {
+		t.Error("Allow is not read")
+	}
+	if _, err := Gemini(GeminiOptions{APIKey: testKey, Allow: []string{"0.0.0.0/0"}}); err == nil {
+		t.Error("Allow is not read")
 	}
 }
