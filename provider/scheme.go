@@ -1,0 +1,341 @@
+package provider
+
+import (
+	"crypto"
+	"crypto/hmac"
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"fmt"
+	"hash"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"ichido.dev/ichido"
+)
+
+// scheme is one variant of a profile, compiled with an operator's keys. It is
+// never changed, so that any number of requests can use it.
+type scheme struct {
+	spec     *variantSpec
+	name     string
+	kind     string
+	strength string
+
+	from    []place // of the signature or the token
+	grammar grammar
+	head    template // what is signed before the body
+	tail    template // and after it
+	body    bool     // whether the body is signed
+
+	time      *place // nil where there is no signed time
+	unit      string
+	tolerance time.Duration // 0: no window
+
+	keys []*key
+	set  *keyCache // instead of keys
+
+	jwt      *jwtRule
+	identity *identity
+}
+
+// key is one secret, ready for use.
+type key struct {
+	secret Secret
+	index  int        // in the configuration
+	states *sync.Pool // of hash.Hash: keyed MACs
+	public any        // a public key, or the HMAC key of a JWT
+	digest [sha256.Size]byte
+}
+
+var macs = map[string]func() hash.Hash{
+	"hmac-md5":    md5.New,
+	"hmac-sha1":   sha1.New,
+	"hmac-sha256": sha256.New,
+	"hmac-sha384": sha512.New384,
+	"hmac-sha512": sha512.New,
+}
+
+// compile makes the schemes of a variant: one, or one per family of header
+// names where the profile lists alternatives (svix-id and webhook-id).
+func (v *variantSpec) compile(settings map[string]string) ([]*scheme, error) {
+	msg, err := parseTemplate(v.Msg)
+	if err != nil {
+		return nil, err
+	}
+	sources := v.From
+	if v.Sig != nil {
+		sources = v.Sig.From
+	}
+	families, err := expandPlaces(sources, settings)
+	if err != nil {
+		return nil, err
+	}
+	var timeFamilies [][]place
+	if v.TS != nil {
+		if timeFamilies, err = expandPlaces(texts{v.TS.From}, settings); err != nil {
+			return nil, err
+		}
+	}
+	schemes := make([]*scheme, len(families))
+	for i, from := range families {
+		s := &scheme{spec: v, name: v.Variant, kind: v.Kind, strength: v.strength(), from: from}
+		s.splitMessage(msg.alternative(i).withSettings(settings))
+		if v.TS != nil {
+			s.time = &timeFamilies[min(i, len(timeFamilies)-1)][0]
+			s.unit, s.tolerance = v.TS.Unit, time.Duration(v.TS.Tolerance)*time.Second
+		}
+		if v.Sig != nil {
+			s.grammar = v.newGrammar(s.head, s.time)
+		}
+		schemes[i] = s
+	}
+	return schemes, nil
+}
+
+// expandPlaces reads places of which the header names may have alternatives.
+// Alternatives of one place are families; several places are one family.
+func expandPlaces(from texts, settings map[string]string) ([][]place, error) {
+	if len(from) == 1 {
+		text := from[0]
+		if rest, found := strings.CutPrefix(text, "header:{config:"); found {
+			text = "header:" + settings[strings.TrimSuffix(rest, "}")]
+		}
+		places, err := parsePlaces(text)
+		families := make([][]place, len(places))
+		for i := range places {
+			families[i] = places[i : i+1]
+		}
+		return families, err
+	}
+	var all []place
+	for _, text := range from {
+		places, err := parsePlaces(text)
+		if err != nil || len(places) != 1 {
+			return nil, fmt.Errorf("place %q: alternatives in a list of places are not supported", text)
+		}
+		all = append(all, places[0])
+	}
+	return [][]place{all}, nil
+}
+
+func (s *scheme) splitMessage(msg template) {
+	s.head = msg
+	for i, p := range msg {
+		if p.kind == partBody {
+			s.head, s.tail, s.body = msg[:i], msg[i+1:], true
+		}
+	}
+	if s.kind == kindToken || s.kind == kindJWT || s.kind == kindNone {
+		s.body = s.spec.bodyInToken()
+	}
+}
+
+func (v *variantSpec) newGrammar(head template, at *place) grammar {
+	g := grammar{
+		kind: v.Sig.Grammar, separator: v.Sig.Sep, assign: v.Sig.Assign, group: v.Sig.GroupSep, names: v.Sig.Keys,
+		prefix: v.Sig.StripPrefix, prefixCI: v.Sig.PrefixCI, encoding: v.Sig.Encoding, lowerCase: v.Sig.LowerCase,
+	}
+	switch {
+	case v.Kind == kindMAC:
+		g.size = macs[v.Alg]().Size()
+	case v.Alg == "ed25519":
+		g.size = 64
+	}
+	if at != nil && at.kind == inSig {
+		if n, ok := at.position(); ok {
+			g.skip |= 1 << n
+		}
+	}
+	for _, p := range head {
+		for _, other := range p.places {
+			if n, ok := other.position(); ok && other.kind == inSig {
+				g.skip |= 1 << n
+			}
+		}
+	}
+	return g
+}
+
+// add gives the scheme a secret.
+func (s *scheme) add(secret Secret, index int, allowShort bool) error {
+	raw, err := s.spec.Key.bytes(secret.Value)
+	if err != nil {
+		return err
+	}
+	k := &key{secret: secret, index: index}
+	k.secret.Value = "" // not needed any more
+	switch {
+	case s.kind == kindSig || s.kind == kindJWT && !s.jwt.symmetric:
+		k.public, err = parsePublicKey(raw, s.spec.Key.Decode)
+		if err == nil {
+			err = s.checkPublicKey(k.public)
+		}
+	case s.kind == kindToken:
+		k.digest = sha256.Sum256(raw)
+		err = checkLength(raw, allowShort)
+	default:
+		k.public = raw
+		if s.kind == kindMAC {
+			newHash := macs[s.spec.Alg]
+			k.states = &sync.Pool{New: func() any { return hmac.New(newHash, raw) }}
+		}
+		err = checkLength(raw, allowShort)
+	}
+	if err != nil {
+		return err
+	}
+	s.keys = append(s.keys, k)
+	return nil
+}
+
+// value reads a header, a query parameter or another place outside the body
+// that must occur once. It returns nil for one value, and otherwise why not.
+func (s *scheme) value(d *ichido.Delivery, at place) (string, *ichido.Error) {
+	switch at.kind {
+	case inHeader:
+		values := d.Header[at.name]
+		if len(values) == 1 {
+			return values[0], nil
+		}
+		if len(values) == 0 {
+			return "", errMissing
+		}
+		return "", errRepeated
+	case inQuery:
+		return queryValue(d.RawQuery, at.name)
+	case inBody:
+		return string(d.Body), nil
+	}
+	return "", errMissing
+}
+
+// queryValue reads one parameter of a raw query.
+func queryValue(query, name string) (string, *ichido.Error) {
+	f, ok := parseForm([]byte(query))
+	if !ok {
+		return "", errMissing
+	}
+	value, times := f.value(name)
+	switch times {
+	case 0:
+		return "", errMissing
+	case 1:
+		return value, nil
+	}
+	return "", errRepeated
+}
+
+// readTime reads a signed time that stands outside the body.
+func (s *scheme) readTime(w *work, d *ichido.Delivery) *ichido.Error {
+	w.timeText, w.time = "", time.Time{}
+	if s.time == nil || s.time.kind == inJSON {
+		return nil
+	}
+	if s.time.kind == inSig {
+		text, ok := w.sig.field(s.time.name)
+		if !ok {
+			return errTimeMissing
+		}
+		w.timeText = text
+	} else {
+		text, err := s.value(d, *s.time)
+		if err == errMissing {
+			return errTimeMissing
+		}
+		if err != nil {
+			return err
+		}
+		w.timeText = text
+	}
+	var ok bool
+	if w.time, ok = parseTime(w.timeText, s.unit); !ok {
+		return errTimeMalformed
+	}
+	return nil
+}
+
+// readBodyTime reads a signed time inside the body, after the signature held.
+func (s *scheme) readBodyTime(w *work, members []member, slot int) *ichido.Error {
+	m := members[slot]
+	if m.state != memberFound {
+		return errTimeMissing
+	}
+	w.timeText = string(m.text(w.view))
+	if w.timeText[0] == '"' && s.unit != unitSeconds && s.unit != unitMillis {
+		w.timeText = strings.Trim(w.timeText, `"`)
+	}
+	var ok bool
+	if w.time, ok = parseTime(w.timeText, s.unit); !ok {
+		return errTimeMalformed
+	}
+	return nil
+}
+
+// append renders a part of the signed message.
+func (s *scheme) append(b []byte, t template, w *work, d *ichido.Delivery) ([]byte, *ichido.Error) {
+	for i := range t {
+		p := &t[i]
+		switch p.kind {
+		case partLiteral:
+			b = append(b, p.literal...)
+		case partTime:
+			b = append(b, w.timeText...)
+		case inSig:
+			text, ok := w.sig.field(p.places[0].name)
+			if !ok {
+				return b, errMalformed
+			}
+			b = append(b, text...)
+		case inHeader:
+			text, err := s.value(d, p.places[0])
+			if err == errMissing {
+				return b, errHeaderMissing
+			}
+			if err != nil {
+				return b, err
+			}
+			if !validSignedHeader(text, t, i) {
+				return b, errIDMalformed
+			}
+			b = append(b, text...)
+		}
+	}
+	return b, nil
+}
+
+// validSignedHeader refuses a header value that could be split from what
+// follows it in more than one way, or that no sender would write.
+func validSignedHeader(text string, t template, i int) bool {
+	if !validID(text) {
+		return false
+	}
+	return i+1 >= len(t) || t[i+1].kind != partLiteral || !strings.Contains(text, t[i+1].literal)
+}
+
+const maxID = 256 // bytes
+
+// validID reports whether text can be an id: 1 to 256 printable ASCII
+// characters without white space.
+func validID(text string) bool {
+	if text == "" || len(text) > maxID {
+		return false
+	}
+	for _, c := range []byte(text) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// cryptoHash maps the hash in an algorithm's name.
+func cryptoHash(alg string) crypto.Hash {
+	if strings.HasSuffix(alg, strconv.Itoa(512)) {
+		return crypto.SHA512
+	}
+	return crypto.SHA256
+}

@@ -1,0 +1,273 @@
+package provider
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"ichido.dev/ichido"
+)
+
+// SignConfig says who sends what, when.
+type SignConfig struct {
+	Variant string // of the profile; the first one by default
+
+	// Secret is the shared secret or token as the sender shows it. For
+	// Ed25519 it is the private key or its seed of 32 bytes, in hex, base64
+	// or after "whsk_"; for other public-key schemes and RS256 tokens it is a
+	// private key in PEM.
+	Secret string
+
+	ID       string            // for the header with the id, where there is one
+	Type     string            // for the header with the type, where there is one
+	Time     time.Time         // when it is sent
+	KeyID    string            // of the key, for tokens
+	Settings map[string]string // as in Config
+}
+
+// Sign returns the headers with which a sender would send body. It renders
+// the same template as the verifier, so that the two cannot drift apart;
+// published vectors pin both. The body is not changed: a time that the scheme
+// reads from it must be there already.
+func Sign(profile string, c SignConfig, body []byte) (http.Header, error) {
+	f, err := lookup(profile)
+	if err != nil {
+		return nil, err
+	}
+	h, err := f.sign(&c, body)
+	if err != nil {
+		return nil, fmt.Errorf("sign as provider %s: %w", profile, err)
+	}
+	return h, nil
+}
+
+func (f *profileFile) sign(c *SignConfig, body []byte) (http.Header, error) {
+	var p problems
+	config := Config{Settings: c.Settings}
+	settings := config.settings(f, &p)
+	if err := p.join(); err != nil {
+		return nil, err
+	}
+	v := &f.Verify[0]
+	for i := range f.Verify {
+		if f.Verify[i].Variant == c.Variant {
+			v = &f.Verify[i]
+		}
+	}
+	if c.Variant != "" && c.Variant != v.Variant {
+		return nil, fmt.Errorf("there is no variant %q: use %s", c.Variant, strings.Join(variantNames(f), ", "))
+	}
+	schemes, err := v.compile(settings)
+	if err != nil {
+		return nil, err
+	}
+	h := http.Header{"Content-Type": {"application/json"}}
+	if f.Form && isForm(body) {
+		h.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	s := schemes[0]
+	s.setUnsigned(h, f, c)
+	switch s.kind {
+	case kindMAC, kindSig:
+		return h, s.signMessage(h, c, body)
+	case kindToken:
+		return h, s.sendToken(h, c)
+	case kindJWT:
+		return h, s.sendJWT(h, c, settings)
+	}
+	return h, nil
+}
+
+// setUnsigned sets the headers that tell and prove nothing.
+func (s *scheme) setUnsigned(h http.Header, f *profileFile, c *SignConfig) {
+	if c.ID != "" && len(f.UnsignedIDs) > 0 {
+		h.Set(f.UnsignedIDs[0], c.ID)
+	}
+	for _, from := range s.spec.Events.Type {
+		places, err := parsePlaces(from)
+		if err == nil && places[0].kind == inHeader && c.Type != "" {
+			name, _, _ := strings.Cut(c.Type, ".")
+			if s.spec.Events.Action == "" {
+				name = c.Type
+			}
+			h.Set(places[0].name, name)
+		}
+	}
+}
+
+// signMessage renders and signs the message, and writes its headers.
+func (s *scheme) signMessage(h http.Header, c *SignConfig, body []byte) error {
+	if len(s.from) == 0 || s.from[0].kind != inHeader {
+		return errors.New("the signature of this scheme is not in a header")
+	}
+	w := new(work)
+	var fields []field
+	if s.time != nil {
+		w.timeText = formatTime(c.Time, s.unit)
+		switch s.time.kind {
+		case inHeader:
+			h.Set(s.time.name, w.timeText)
+		case inSig:
+			fields = append(fields, field{s.time.name, w.timeText})
+			w.sig.addField(s.time.name, w.timeText)
+		}
+	}
+	for _, t := range []template{s.head, s.tail} {
+		for _, p := range t {
+			if p.kind == inHeader {
+				h.Set(p.places[0].name, c.ID)
+			}
+		}
+	}
+	message, refused := s.append(nil, s.head, w, &ichido.Delivery{Header: h})
+	if refused != nil {
+		return errors.New("an id without white space is needed for this scheme")
+	}
+	if s.body {
+		message = append(message, body...)
+	}
+	message, refused = s.append(message, s.tail, w, &ichido.Delivery{Header: h})
+	if refused != nil {
+		return errors.New("an id without white space is needed for this scheme")
+	}
+	mac, err := s.makeSignature(c.Secret, message)
+	if err != nil {
+		return err
+	}
+	h.Set(s.from[0].name, s.grammar.format(mac, fields))
+	return nil
+}
+
+func (s *scheme) makeSignature(secret string, message []byte) ([]byte, error) {
+	if s.kind == kindMAC {
+		key, err := s.spec.Key.bytes(secret)
+		if err != nil {
+			return nil, fmt.Errorf("secret %w", err)
+		}
+		mac := hmac.New(macs[s.spec.Alg], key)
+		mac.Write(message)
+		return mac.Sum(nil), nil
+	}
+	private, err := parsePrivateKey(secret)
+	if err != nil {
+		return nil, err
+	}
+	if edwards, ok := private.(ed25519.PrivateKey); ok && s.spec.Alg == "ed25519" {
+		return ed25519.Sign(edwards, message), nil
+	}
+	hash := cryptoHash(s.spec.Alg)
+	digest := hash.New()
+	digest.Write(message)
+	switch key := private.(type) {
+	case *rsa.PrivateKey:
+		if strings.HasPrefix(s.spec.Alg, "rsa-pss-") {
+			return rsa.SignPSS(rand.Reader, key, hash, digest.Sum(nil), nil)
+		}
+		return rsa.SignPKCS1v15(rand.Reader, key, hash, digest.Sum(nil))
+	case *ecdsa.PrivateKey:
+		return ecdsa.SignASN1(rand.Reader, key, digest.Sum(nil))
+	}
+	return nil, errors.New("the private key is of another kind than the scheme's algorithm " + s.spec.Alg)
+}
+
+func (s *scheme) sendToken(h http.Header, c *SignConfig) error {
+	if err := checkSecretText(c.Secret); err != nil {
+		return fmt.Errorf("secret %w", err)
+	}
+	switch at := s.from[0]; at.kind {
+	case inHeader:
+		h.Set(at.name, s.spec.StripPrefix+c.Secret)
+	case inBasic:
+		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(c.Secret)))
+	default:
+		return errors.New("the token of this scheme is not in a header")
+	}
+	return nil
+}
+
+// sendJWT makes a token that says what the scheme asks for and ends in an
+// hour.
+func (s *scheme) sendJWT(h http.Header, c *SignConfig, settings map[string]string) error {
+	rule := newJWTRule(s.spec, settings)
+	var key any = []byte(c.Secret)
+	if !rule.symmetric {
+		var err error
+		if key, err = parsePrivateKey(c.Secret); err != nil {
+			return err
+		}
+	}
+	claims := map[string]any{"iat": c.Time.Unix(), "exp": c.Time.Add(time.Hour).Unix()}
+	for name, value := range rule.claims {
+		claims[name] = value
+	}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return err
+	}
+	options := (&jose.SignerOptions{}).WithType("JWT")
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: rule.algorithms[0], Key: jose.JSONWebKey{Key: key, KeyID: c.KeyID}}, options)
+	if err != nil {
+		return errors.New("the key does not fit the scheme's algorithm")
+	}
+	jws, err := signer.Sign(payload)
+	if err != nil {
+		return err
+	}
+	token, err := jws.CompactSerialize()
+	if err != nil {
+		return err
+	}
+	h.Set(s.from[0].name, rule.prefix+token)
+	if c.ID != "" && s.spec.HeaderTS != nil {
+		h.Set("Webhook-Id", c.ID)
+	}
+	if rule.header != nil {
+		h.Set(rule.header.name, formatTime(c.Time, rule.unit))
+	}
+	return nil
+}
+
+const whskPrefix = "whsk_"
+
+// parsePrivateKey reads an Ed25519 key or seed as text, or any key in PEM.
+func parsePrivateKey(text string) (crypto.PrivateKey, error) {
+	if block, _ := pem.Decode([]byte(text)); block != nil {
+		if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
+			return key, nil
+		}
+		if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+			return key, nil
+		}
+		if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
+			return key, nil
+		}
+		return nil, errors.New("secret is not a private key in PEM")
+	}
+	text = strings.TrimPrefix(text, whskPrefix)
+	raw, err := hex.DecodeString(text)
+	if err != nil {
+		raw, err = base64.StdEncoding.DecodeString(text)
+	}
+	switch {
+	case err == nil && len(raw) == ed25519.SeedSize:
+		return ed25519.NewKeyFromSeed(raw), nil
+	case err == nil && len(raw) == ed25519.PrivateKeySize:
+		return ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize]), nil
+	}
+	return nil, errors.New("secret is not an Ed25519 private key or seed, nor a private key in PEM")
+}

@@ -1,0 +1,308 @@
+package provider
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"hash"
+	"strings"
+
+	"ichido.dev/ichido"
+)
+
+// verifySigned checks a MAC or a public-key signature over a message, and
+// then its time: so only who can sign learns what our clock says.
+func (s *scheme) verifySigned(w *work, d *ichido.Delivery) (int, error) {
+	index, err := s.verifyHeaders(w, d)
+	if err != nil {
+		return 0, err
+	}
+	if s.time == nil {
+		return index, nil
+	}
+	if s.time.kind == inJSON {
+		s.identity.read(w, d)
+		if err := s.readBodyTime(w, w.members, s.identity.timeSlot); err != nil {
+			return 0, err
+		}
+	}
+	if s.tolerance == 0 {
+		return index, nil
+	}
+	return index, fresh(w.time, d.ReceivedAt, s.unit, s.tolerance)
+}
+
+// verifyHeaders checks the groups of the signature headers one after the
+// other. Most schemes have one header with one group.
+func (s *scheme) verifyHeaders(w *work, d *ichido.Delivery) (int, error) {
+	found := -1
+	var failure error = errMissing
+	tried := 0
+	for _, at := range s.from {
+		value, err := s.signatureValue(w, d, at)
+		if err == errMissing {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		for rest, more := value, true; more; {
+			group := rest
+			more = false
+			if s.grammar.group != "" {
+				group, rest, more = strings.Cut(rest, s.grammar.group)
+			}
+			if tried++; tried > maxCandidates {
+				return 0, errMalformed
+			}
+			index, err := s.verifyGroup(w, d, group)
+			if err != nil {
+				failure = err
+			} else if found < 0 {
+				found = index
+			}
+		}
+	}
+	if found >= 0 {
+		return found, nil
+	}
+	return 0, failure
+}
+
+func (s *scheme) verifyGroup(w *work, d *ichido.Delivery, group string) (int, error) {
+	w.sig.n, w.sig.nfields = 0, 0
+	if !s.grammar.parse(group, &w.sig) {
+		return 0, errMalformed
+	}
+	w.n = 0
+	for _, candidate := range w.sig.candidates[:w.sig.n] {
+		if size, ok := s.grammar.decode(w.macs[w.n][:], &w.text, candidate); ok {
+			w.sizes[w.n] = size
+			w.n++
+		}
+	}
+	if w.n == 0 {
+		return 0, errMalformed
+	}
+	if err := s.readTime(w, d); err != nil {
+		return 0, err
+	}
+	var err *ichido.Error
+	if w.head, err = s.append(w.head[:0], s.head, w, d); err != nil {
+		return 0, err
+	}
+	if w.tail, err = s.append(w.tail[:0], s.tail, w, d); err != nil {
+		return 0, err
+	}
+	if s.kind == kindMAC {
+		return s.checkMAC(w, d)
+	}
+	return s.checkSignatures(w, d)
+}
+
+// checkMAC compares every candidate with the MAC under every live secret, in
+// time that depends on neither.
+func (s *scheme) checkMAC(w *work, d *ichido.Delivery) (int, error) {
+	index, live := -1, 0
+	for _, k := range s.keys {
+		if !k.secret.live(d.ReceivedAt) {
+			continue
+		}
+		live++
+		mac := k.states.Get().(hash.Hash)
+		mac.Reset()
+		mac.Write(w.head)
+		if s.body {
+			mac.Write(d.Body)
+		}
+		mac.Write(w.tail)
+		w.sum = mac.Sum(w.sum[:0])
+		k.states.Put(mac)
+		for c := range w.n {
+			match := subtle.ConstantTimeCompare(w.sum, w.macs[c][:w.sizes[c]])
+			index = subtle.ConstantTimeSelect(match&isNegative(index), k.index, index)
+		}
+	}
+	switch {
+	case live == 0:
+		return 0, errNoLiveSecret
+	case index < 0:
+		return 0, errMismatch
+	}
+	return index, nil
+}
+
+// isNegative returns 1 for a negative number, 0 for any other.
+func isNegative(n int) int { return int(uint64(n) >> 63) }
+
+// checkSignatures verifies every candidate with every live public key.
+func (s *scheme) checkSignatures(w *work, d *ichido.Delivery) (int, error) {
+	w.message = append(w.message[:0], w.head...)
+	if s.body {
+		w.message = append(w.message, d.Body...)
+	}
+	w.message = append(w.message, w.tail...)
+	if s.set != nil {
+		return s.set.use(d.ReceivedAt, func(keys []publicKey) (int, error) {
+			for i, k := range keys {
+				if k.fits(s.spec.Alg) && s.checkCandidates(w, k.key) {
+					return i, nil
+				}
+			}
+			return 0, errMismatch
+		})
+	}
+	index, live := -1, 0
+	for _, k := range s.keys {
+		if !k.secret.live(d.ReceivedAt) {
+			continue
+		}
+		live++
+		if s.checkCandidates(w, k.public) && index < 0 {
+			index = k.index
+		}
+	}
+	switch {
+	case live == 0:
+		return 0, errNoLiveSecret
+	case index < 0:
+		return 0, errMismatch
+	}
+	return index, nil
+}
+
+func (s *scheme) checkCandidates(w *work, public any) bool {
+	matched := false
+	for c := range w.n {
+		if verifyWith(public, s.spec.Alg, w.message, w.macs[c][:w.sizes[c]]) {
+			matched = true
+		}
+	}
+	return matched
+}
+
+// verifyWith checks one signature with one public key.
+func verifyWith(public any, alg string, message, signature []byte) bool {
+	if edwards, ok := public.(ed25519.PublicKey); ok {
+		return alg == "ed25519" && ed25519.Verify(edwards, message, signature)
+	}
+	h := cryptoHash(alg)
+	digest := h.New()
+	digest.Write(message)
+	sum := digest.Sum(nil)
+	switch public := public.(type) {
+	case *ecdsa.PublicKey:
+		return alg == "ecdsa-p256-sha256" && ecdsa.VerifyASN1(public, sum, signature)
+	case *rsa.PublicKey:
+		if strings.HasPrefix(alg, "rsa-pss-") {
+			return rsa.VerifyPSS(public, h, sum, signature, nil) == nil
+		}
+		return strings.HasPrefix(alg, "rsa-pkcs1-") && rsa.VerifyPKCS1v15(public, h, sum, signature) == nil
+	}
+	return false
+}
+
+const minRSABits = 2048
+
+// checkPublicKey ties the kind of a key to the algorithm.
+func (s *scheme) checkPublicKey(public any) error {
+	alg := s.spec.Alg
+	if s.kind == kindJWT {
+		return s.jwt.checkKey(public)
+	}
+	switch public := public.(type) {
+	case ed25519.PublicKey:
+		if alg == "ed25519" {
+			return nil
+		}
+	case *ecdsa.PublicKey:
+		if strings.HasPrefix(alg, "ecdsa-p256") && public.Curve == elliptic.P256() {
+			return nil
+		}
+	case *rsa.PublicKey:
+		if strings.HasPrefix(alg, "rsa-") {
+			return checkRSA(public)
+		}
+	}
+	return errors.New("is a public key of another kind than the scheme's algorithm " + alg)
+}
+
+func checkRSA(public *rsa.PublicKey) error {
+	if public.N.BitLen() < minRSABits {
+		return errors.New("is an RSA key of less than 2048 bits")
+	}
+	if public.Size() > maxSignature {
+		return errors.New("is an RSA key of more than 4096 bits")
+	}
+	return nil
+}
+
+// signatureValue reads a signature from its place, which may be in the body.
+func (s *scheme) signatureValue(w *work, d *ichido.Delivery, at place) (string, *ichido.Error) {
+	switch at.kind {
+	case inJSON:
+		value, _, err := s.bodyMember(w, d, at)
+		return value, err
+	case inForm:
+		return queryValue(string(d.Body), at.name)
+	}
+	return s.value(d, at)
+}
+
+// bodyMember reads a text member of a body that is not verified yet, for the
+// schemes that put the proof there. It returns where the value stands.
+func (s *scheme) bodyMember(w *work, d *ichido.Delivery, at place) (string, member, *ichido.Error) {
+	var found [1]member
+	reader := newEnvelope([][]string{at.path})
+	if reader.read(&w.scanner, d.Body, found[:]) != envelopeObject {
+		return "", found[0], errMissing
+	}
+	w.scanner.release()
+	switch found[0].state {
+	case memberFound:
+		text, ok := unquote(found[0].text(d.Body))
+		if !ok {
+			return "", found[0], errMalformed
+		}
+		return text, found[0], nil
+	case memberAmbiguous:
+		return "", found[0], errRepeated
+	}
+	return "", found[0], errMissing
+}
+
+// verifyToken compares a shared token, over digests, so that its length does
+// not show either.
+func (s *scheme) verifyToken(w *work, d *ichido.Delivery) (int, error) {
+	value, err := s.tokenValue(w, d)
+	if err != nil {
+		return 0, err
+	}
+	token, found := strings.CutPrefix(value, s.spec.StripPrefix)
+	if !found || len(token) > maxSecretBytes {
+		return 0, errMalformed
+	}
+	w.text = append(w.text[:0], token...)
+	digest := sha256.Sum256(w.text)
+	clear(w.text)
+	index, live := -1, 0
+	for _, k := range s.keys {
+		if !k.secret.live(d.ReceivedAt) {
+			continue
+		}
+		live++
+		match := subtle.ConstantTimeCompare(digest[:], k.digest[:])
+		index = subtle.ConstantTimeSelect(match&isNegative(index), k.index, index)
+	}
+	switch {
+	case live == 0:
+		return 0, errNoLiveSecret
+	case index < 0:
+		return 0, errTokenMismatch
+	}
+	return index, nil
+}
