@@ -316,6 +316,8 @@ func troubles(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{"name":"batches/cut","done":true`)
 	case "huge":
 		io.WriteString(w, `{"name":"batches/huge","done":true,"response":{"x":"`+strings.Repeat(canary, 1<<20/len(canary)+1)+`"}}`)
+	case "padded":
+		io.WriteString(w, `{"name":"batches/padded","done":true,"response":{}}`+strings.Repeat(" ", 1<<20))
 	case "other":
 		io.WriteString(w, `{"name":"batches/`+canary+`","done":true,"response":{}}`)
 	case "unnamed":
@@ -342,7 +344,7 @@ func TestAServerInTroubleIsAFailedAttemptAndTellsNothing(t *testing.T) {
 	g := mustGemini(t, GeminiOptions{BaseURL: server.URL})
 	for name, want := range map[string]string{
 		"500": "failed", "503-wait": "later", "429-wait": "later", "400": "failed", "401": "failed", "403": "failed", "418": "failed",
-		"html": "failed", "list": "failed", "cut": "failed", "huge": "failed", "other": "failed", "unnamed": "failed", "short": "failed",
+		"html": "failed", "list": "failed", "cut": "failed", "huge": "failed", "padded": "failed", "other": "failed", "unnamed": "failed", "short": "failed",
 		"redirect": "failed", "redirect-away": "failed", "almost": "not yet", "good": "confirmed",
 	} {
 		state, err := g.confirm(t.Context(), event("batch.succeeded", `{"name":"batches/`+name+`"}`))
@@ -357,6 +359,42 @@ func TestAServerInTroubleIsAFailedAttemptAndTellsNothing(t *testing.T) {
 		if want == "later" && !strings.Contains(err.Error(), "(retry after 2h") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestABatchWithoutAStateIsJudgedByItsResult(t *testing.T) {
+	r, ok := parseResource("batches/1")
+	if !ok {
+		t.Fatal("batches/1 is no name")
+	}
+	for _, c := range []struct{ eventType, rest, want string }{
+		{"batch.cancelled", `,"error":{"code":1}`, "confirmed"},
+		{"batch.failed", `,"error":{"code":1}`, "refuted"},
+		{"batch.failed", `,"error":{"code":13}`, "confirmed"},
+		{"batch.succeeded", `,"error":{}`, "refuted"},
+		{"batch.succeeded", `,"response":{}`, "confirmed"},
+		{"batch.failed", `,"response":{}`, "refuted"},
+		{"batch.failed", ``, "confirmed"}, // the answer does not tell
+		{"batch.succeeded", `,"metadata":{"state":"JOB_STATE_SUCCEEDED"},"error":{"code":13}`, "confirmed"},
+		{"batch.succeeded", `,"metadata":{"state":"BATCH_STATE_RUNNING"},"response":{}`, "confirmed"},
+	} {
+		err := r.judge(c.eventType, []byte(`{"name":"batches/1","done":true`+c.rest+`}`))
+		if got := verdict(err); got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.eventType, c.rest, got, c.want)
+		}
+	}
+}
+
+func TestALargerAnswerCanBeAllowed(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(troubles))
+	defer server.Close()
+	g := mustGemini(t, GeminiOptions{BaseURL: server.URL, MaxBytes: 2 << 20})
+	if _, err := g.confirm(t.Context(), event("", `{"name":"batches/padded"}`)); err != nil {
+		t.Error(err)
+	}
+	g = mustGemini(t, GeminiOptions{BaseURL: server.URL})
+	if _, err := g.confirm(t.Context(), event("", `{"name":"batches/padded"}`)); err == nil || !strings.Contains(err.Error(), "raise the limit") {
+		t.Errorf("error %v", err)
 	}
 }
 

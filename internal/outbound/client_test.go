@@ -66,16 +66,14 @@ func TestLoopbackIsReachedOnlyWhenAllowed(t *testing.T) {
 }
 
 func TestProxyVariablesOfTheEnvironmentAreIgnored(t *testing.T) {
-	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
-	t.Setenv("http_proxy", "http://127.0.0.1:1")
-	record := &dials{}
-	c, err := NewClient(Options{connect: record.connect})
+	c, err := NewClient(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	Exchange(c, mustRequest(t, "http://1.1.1.1/"), 10)
-	if seen := record.take(); len(seen) != 1 || seen[0] != "1.1.1.1:80" {
-		t.Errorf("dialled %v", seen)
+	// net/http reads the variables once in a process, so that setting them
+	// here would show nothing.
+	if c.Transport.(*http.Transport).Proxy != nil {
+		t.Error("a proxy is chosen although none is configured")
 	}
 }
 

@@ -243,10 +243,16 @@ func TestAShortRetryAfterDoesNotUseUpTheAttempts(t *testing.T) {
 	if long < 150 || most != 24*time.Hour {
 		t.Errorf("%d of 200 waits over a minute, longest %v", long, most)
 	}
+	waits := map[time.Duration]bool{}
 	for range 200 {
-		if wait := waitOf(t, After(cause, time.Minute, 1)); wait < time.Minute || wait > 73*time.Second {
+		wait := waitOf(t, After(cause, time.Minute, 1))
+		if wait < time.Minute || wait > 73*time.Second {
 			t.Fatalf("one minute became %v", wait)
 		}
+		waits[wait] = true
+	}
+	if len(waits) < 150 {
+		t.Errorf("200 events come back at %d times", len(waits))
 	}
 }
 

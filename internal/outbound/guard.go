@@ -16,13 +16,9 @@ import (
 // neither public nor allowed. Nothing was sent.
 var ErrForbidden = errors.New("the address is not public, and not in the allow list")
 
-// azureWire is the host side of every Azure machine. It is a public address,
-// so that no registry of special addresses has it.
-const azureWire = "168.63.129.16/32"
-
 // metadata lists addresses at which clouds hand out credentials. Some are
 // inside ranges that people allow for other reasons (100.64.0.0/10, fc00::/7),
-// so a range never allows them.
+// and Azure's is a public address: so a range never allows them.
 var metadata = [...]string{
 	"169.254.169.254", // most clouds
 	"169.254.170.2",   // AWS containers
@@ -54,7 +50,7 @@ type guard struct {
 
 func newGuard(allow []string) (*guard, error) {
 	g := &guard{
-		public: ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix(azureWire))),
+		public: ssrf.New(),
 		hosts:  map[string]bool{},
 		secret: map[netip.Addr]bool{},
 	}
@@ -159,7 +155,7 @@ func (g *guard) dial(ctx context.Context, network, hostport string) (net.Conn, e
 // allowed reports whether addr may be connected to; named says that the host
 // name it was found for is in the allow list.
 func (g *guard) allowed(addr netip.Addr, named bool) bool {
-	if addr.Zone() != "" || g.secret[addr] {
+	if g.secret[addr] {
 		return false
 	}
 	if contains(g.prefixes, addr) || named && contains(g.private, addr) {

@@ -242,6 +242,10 @@ func TestAllowListAllowsWhatItNamesAndNoMore(t *testing.T) {
 		{"100.100.100.200/32", "x.test", "100.100.100.200", true},
 		{"fc00::/7", "x.test", "fd20:ce::254", false},
 		{"169.254.0.0/16", "x.test", "169.254.169.254", false},
+		{"169.254.169.254/31", "x.test", "169.254.169.254", false},
+		{"168.0.0.0/8", "x.test", "168.63.129.16", false},
+		{"fe80::/10", "x.test", "fe80::1", true},
+		{"fe80::/10", "x.test", "fe80::1%lo", false},
 		{"localhost", "8.8.8.8", "8.8.8.8", true},
 	} {
 		t.Run(c.allow+" "+c.host+" "+c.addr, func(t *testing.T) {
