@@ -120,6 +120,7 @@ func (e *envelope) read(s *jsonScanner, text []byte, out []member) int {
 		return envelopeOther
 	}
 	if !s.walk(&e.root, out) || !s.atEnd(value) {
+		clear(out)
 		return envelopeInvalid
 	}
 	return envelopeObject

@@ -95,10 +95,14 @@ func (s *scheme) verifyJWT(w *work, d *ichido.Delivery) (int, error) {
 		return 0, errMalformed
 	}
 	token := strings.TrimPrefix(value, s.jwt.prefix)
-	end := strings.LastIndexByte(token, '.')
-	if _, err := strictURL.DecodeString(token[end+1:]); err != nil {
-		return 0, errMalformed
+	// The library decodes the parts and verifies what they decode to, so that
+	// another spelling of a part would verify too. There is only one here.
+	for part := range strings.SplitSeq(token, ".") {
+		if _, err := strictURL.DecodeString(part); err != nil {
+			return 0, errMalformed
+		}
 	}
+	end := strings.LastIndexByte(token, '.')
 	jws, err := jose.ParseSignedCompact(token, s.jwt.algorithms)
 	if err != nil {
 		var wrong *jose.ErrUnexpectedSignatureAlgorithm
@@ -245,7 +249,7 @@ func (r *jwtRule) checkTimes(w *work, members []member, now time.Time) error {
 		return errExpired
 	case hasNbf && now.Before(nbf.Add(-r.leeway)):
 		return errNotYetValid
-	case hasIat && now.Before(iat.Add(-max(r.leeway, time.Minute))):
+	case hasIat && now.Before(iat.Add(-max(r.leeway, r.tolerance, time.Minute))):
 		return errNotYetValid
 	}
 	if hasIat {

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,30 +50,22 @@ func Sign(profile string, c SignConfig, body []byte) (http.Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := f.sign(&c, body)
+	h, err := f.sign(&c, body, func(unit string) string { return formatTime(c.Time, unit) })
 	if err != nil {
 		return nil, fmt.Errorf("sign as provider %s: %w", profile, err)
 	}
 	return h, nil
 }
 
-func (f *profileFile) sign(c *SignConfig, body []byte) (http.Header, error) {
+// sign makes the headers; timeText writes the time in a unit.
+func (f *profileFile) sign(c *SignConfig, body []byte, timeText func(unit string) string) (http.Header, error) {
 	var p problems
 	config := Config{Settings: c.Settings}
 	settings := config.settings(f, &p)
 	if err := p.join(); err != nil {
 		return nil, err
 	}
-	v := &f.Verify[0]
-	for i := range f.Verify {
-		if f.Verify[i].Variant == c.Variant {
-			v = &f.Verify[i]
-		}
-	}
-	if c.Variant != "" && c.Variant != v.Variant {
-		return nil, fmt.Errorf("there is no variant %q: use %s", c.Variant, strings.Join(variantNames(f), ", "))
-	}
-	schemes, err := v.compile(settings)
+	s, err := f.sender(c.Variant, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -80,17 +73,38 @@ func (f *profileFile) sign(c *SignConfig, body []byte) (http.Header, error) {
 	if f.Form && isForm(body) {
 		h.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	s := schemes[0]
 	s.setUnsigned(h, f, c)
 	switch s.kind {
 	case kindMAC, kindSig:
-		return h, s.signMessage(h, c, body)
+		message, fields, err := s.message(h, c, body, timeText)
+		if err != nil {
+			return nil, err
+		}
+		signature, err := s.makeSignature(c.Secret, message)
+		if err != nil {
+			return nil, err
+		}
+		h.Set(s.from[0].name, s.grammar.format(signature, fields))
 	case kindToken:
-		return h, s.sendToken(h, c)
+		err = s.sendToken(h, c)
 	case kindJWT:
-		return h, s.sendJWT(h, c, settings)
+		err = s.sendJWT(h, c, settings, timeText)
 	}
-	return h, nil
+	return h, err
+}
+
+// sender returns the scheme of a variant, as its sender uses it.
+func (f *profileFile) sender(variant string, settings map[string]string) (*scheme, error) {
+	for i := range f.Verify {
+		if v := &f.Verify[i]; v.Variant == variant || variant == "" {
+			schemes, err := v.compile(settings)
+			if err != nil {
+				return nil, err
+			}
+			return schemes[0], nil
+		}
+	}
+	return nil, fmt.Errorf("there is no variant %q: use %s", variant, strings.Join(variantNames(f), ", "))
 }
 
 // setUnsigned sets the headers that tell and prove nothing.
@@ -110,15 +124,16 @@ func (s *scheme) setUnsigned(h http.Header, f *profileFile, c *SignConfig) {
 	}
 }
 
-// signMessage renders and signs the message, and writes its headers.
-func (s *scheme) signMessage(h http.Header, c *SignConfig, body []byte) error {
+// message sets the headers that are signed and renders what is signed. fields
+// are the other values of the signature header.
+func (s *scheme) message(h http.Header, c *SignConfig, body []byte, timeText func(string) string) ([]byte, []field, error) {
 	if len(s.from) == 0 || s.from[0].kind != inHeader {
-		return errors.New("the signature of this scheme is not in a header")
+		return nil, nil, errors.New("the signature of this scheme is not in a header")
 	}
 	w := new(work)
 	var fields []field
 	if s.time != nil {
-		w.timeText = formatTime(c.Time, s.unit)
+		w.timeText = timeText(s.unit)
 		switch s.time.kind {
 		case inHeader:
 			h.Set(s.time.name, w.timeText)
@@ -127,30 +142,22 @@ func (s *scheme) signMessage(h http.Header, c *SignConfig, body []byte) error {
 			w.sig.addField(s.time.name, w.timeText)
 		}
 	}
-	for _, t := range []template{s.head, s.tail} {
-		for _, p := range t {
-			if p.kind == inHeader {
-				h.Set(p.places[0].name, c.ID)
-			}
+	for _, p := range slices.Concat(s.head, s.tail) {
+		if p.kind == inHeader {
+			h.Set(p.places[0].name, c.ID)
 		}
 	}
 	message, refused := s.append(nil, s.head, w, &ichido.Delivery{Header: h})
-	if refused != nil {
-		return errors.New("an id without white space is needed for this scheme")
-	}
 	if s.body {
 		message = append(message, body...)
 	}
-	message, refused = s.append(message, s.tail, w, &ichido.Delivery{Header: h})
+	if refused == nil {
+		message, refused = s.append(message, s.tail, w, &ichido.Delivery{Header: h})
+	}
 	if refused != nil {
-		return errors.New("an id without white space is needed for this scheme")
+		return nil, nil, errors.New("an id without white space is needed for this scheme")
 	}
-	mac, err := s.makeSignature(c.Secret, message)
-	if err != nil {
-		return err
-	}
-	h.Set(s.from[0].name, s.grammar.format(mac, fields))
-	return nil
+	return message, fields, nil
 }
 
 func (s *scheme) makeSignature(secret string, message []byte) ([]byte, error) {
@@ -202,7 +209,7 @@ func (s *scheme) sendToken(h http.Header, c *SignConfig) error {
 
 // sendJWT makes a token that says what the scheme asks for and ends in an
 // hour.
-func (s *scheme) sendJWT(h http.Header, c *SignConfig, settings map[string]string) error {
+func (s *scheme) sendJWT(h http.Header, c *SignConfig, settings map[string]string, timeText func(string) string) error {
 	rule := newJWTRule(s.spec, settings)
 	var key any = []byte(c.Secret)
 	if !rule.symmetric {
@@ -237,7 +244,7 @@ func (s *scheme) sendJWT(h http.Header, c *SignConfig, settings map[string]strin
 		h.Set("Webhook-Id", c.ID)
 	}
 	if rule.header != nil {
-		h.Set(rule.header.name, formatTime(c.Time, rule.unit))
+		h.Set(rule.header.name, timeText(rule.unit))
 	}
 	return nil
 }

@@ -25,7 +25,9 @@ func (s *scheme) verifySigned(w *work, d *ichido.Delivery) (int, error) {
 		return index, nil
 	}
 	if s.time.kind == inJSON {
-		s.identity.read(w, d)
+		if s.identity.read(w, d) != envelopeObject {
+			return 0, errTimeMissing // who cannot show a time is not known to be fresh
+		}
 		if err := s.readBodyTime(w, w.members, s.identity.timeSlot); err != nil {
 			return 0, err
 		}
