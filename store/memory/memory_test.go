@@ -1,0 +1,19 @@
+package memory_test
+
+import (
+	"testing"
+
+	"ichido.dev/ichido/store/memory"
+	"ichido.dev/ichido/store/storetest"
+)
+
+func open(_ testing.TB, s storetest.Setup) *storetest.Store {
+	// One capacity serves events and claims, and one retention both.
+	m := memory.New(memory.Options{
+		Clock: s.Clock, Keys: s.ClaimRetention,
+		Capacity: max(s.Capacity, s.ClaimCapacity), Running: s.ClaimRunning,
+	})
+	return &storetest.Store{Queue: m, Archive: m, Claims: m.Claims()}
+}
+
+func TestContract(t *testing.T) { storetest.Run(t, open) }

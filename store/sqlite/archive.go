@@ -1,0 +1,142 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"ichido.dev/ichido"
+)
+
+// Get implements [ichido.Archive].
+func (s *Store) Get(ctx context.Context, id string) (ichido.Record, error) {
+	hash, ok := ichido.ParseID(id)
+	if !ok {
+		return ichido.Record{}, fmt.Errorf("get event: %w", ichido.ErrNotFound)
+	}
+	var x row
+	err := s.db.QueryRowContext(ctx, `SELECT `+eventColumns+`, header, body, confirmed
+		FROM ichido_events LEFT JOIN ichido_bodies USING (seq) WHERE hash = ?`, hash[:]).
+		Scan(append(x.eventDest(), &x.Header, &x.Body, &x.Record.Confirmed)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return ichido.Record{}, fmt.Errorf("get event: %w", ichido.ErrNotFound)
+	}
+	if err != nil {
+		return ichido.Record{}, readError("get event", err)
+	}
+	r := x.record()
+	if !r.Purged {
+		r.Body = notNil(r.Body)
+	}
+	return r, nil
+}
+
+// List implements [ichido.Archive].
+func (s *Store) List(ctx context.Context, f ichido.Filter) ([]ichido.Record, error) {
+	where, args := conditions(&f)
+	limit := f.Limit
+	if limit == 0 {
+		limit = 50
+	}
+	rows, err := s.db.QueryContext(ctx, `SELECT `+eventColumns+` FROM ichido_events WHERE `+where+` ORDER BY seq DESC LIMIT ?`, append(args, limit)...)
+	if err != nil {
+		return nil, readError("list events", err)
+	}
+	defer rows.Close()
+	var out []ichido.Record
+	for rows.Next() {
+		var x row
+		if err := rows.Scan(x.eventDest()...); err != nil {
+			return nil, readError("list events", err)
+		}
+		out = append(out, x.record())
+	}
+	if err := rows.Err(); err != nil {
+		return nil, readError("list events", err)
+	}
+	return out, nil
+}
+
+// conditions returns f as SQL, but for its limit.
+func conditions(f *ichido.Filter) (where string, args []any) {
+	terms := []string{"true"}
+	add := func(term string, values ...any) {
+		terms = append(terms, term)
+		args = append(args, values...)
+	}
+	if f.ID != "" {
+		hash, ok := ichido.ParseID(f.ID)
+		if !ok {
+			add("false")
+		}
+		add("hash = ?", hash[:])
+	}
+	if f.Source != "" {
+		add("source = ?", f.Source)
+	}
+	if f.State != "" { // as a literal, so that a partial index can serve it
+		add(fmt.Sprintf("state = %d", stateCode(f.State)))
+	}
+	if f.Outcome != "" {
+		add("outcome = ?", f.Outcome)
+	}
+	if f.Type != "" {
+		add("type = ?", f.Type)
+	}
+	if f.Key != "" {
+		add("key = ?", f.Key)
+		if digest, err := hex.DecodeString(f.Key); err == nil && f.Key == hex.EncodeToString(digest) {
+			terms[len(terms)-1] = "(key = ? OR (key IS NULL AND fingerprint = ?))"
+			args = append(args, digest)
+		}
+	}
+	if !f.Since.IsZero() {
+		add("received_at >= ?", ceil(f.Since))
+	}
+	if !f.Until.IsZero() {
+		add("received_at < ?", ceil(f.Until))
+	}
+	if f.Before != 0 {
+		add("seq < ?", f.Before)
+	}
+	return strings.Join(terms, " AND "), args
+}
+
+// Stats implements [ichido.Archive].
+func (s *Store) Stats(ctx context.Context) (ichido.Stats, error) {
+	st := ichido.Stats{Counts: map[string]map[ichido.State]int{}}
+	var oldest *int64
+	err := s.db.QueryRowContext(ctx, `SELECT
+		(SELECT min(received_at) FROM ichido_events WHERE state = 0 AND due <= ?),
+		(SELECT value FROM ichido_meta WHERE name = 'purged'),
+		(SELECT count(*) FROM ichido_claims WHERE completed_at IS NULL)`, s.now()).Scan(&oldest, &st.Purged, &st.Pending)
+	if err != nil {
+		return ichido.Stats{}, readError("count events", err)
+	}
+	if oldest != nil {
+		st.Oldest = timeOf(*oldest)
+	}
+	rows, err := s.db.QueryContext(ctx, `SELECT source, state, count(*) FROM ichido_events GROUP BY source, state`)
+	if err != nil {
+		return ichido.Stats{}, readError("count events", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var source string
+		var state, n int
+		if err := rows.Scan(&source, &state, &n); err != nil {
+			return ichido.Stats{}, readError("count events", err)
+		}
+		if st.Counts[source] == nil {
+			st.Counts[source] = map[ichido.State]int{}
+		}
+		st.Counts[source][states[state]] = n
+	}
+	if err := rows.Err(); err != nil {
+		return ichido.Stats{}, readError("count events", err)
+	}
+	return st, nil
+}

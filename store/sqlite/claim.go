@@ -1,0 +1,291 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"ichido.dev/ichido"
+)
+
+// Claim implements [ichido.Queue]. Bodies are read after the commit and in
+// the caller's goroutine: they never change, and those of claimed events are
+// never purged.
+func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, error) {
+	if !s.likely.Load() {
+		due, err := s.anyDue(ctx)
+		if err != nil || !due {
+			return nil, err
+		}
+	}
+	var out []ichido.Record
+	o := &op{name: "claim events", phase: claiming, run: func(t *txn) (err error) {
+		out, err = t.claim(want)
+		return err
+	}}
+	for _, n := range want.Slots {
+		o.rows += n
+	}
+	o.rows = min(o.rows, s.opt.MaxBatch)
+	// Once the claim may be in a commit, its rows must reach the caller.
+	if err := s.do(ctx, o, true); err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return s.withBodies(ctx, out)
+}
+
+// anyDue looks without the write lock whether a claim could find anything.
+// An idle worker asks once a second.
+func (s *Store) anyDue(ctx context.Context) (due bool, err error) {
+	now := s.now()
+	err = s.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM ichido_events INDEXED BY ichido_leases WHERE state = 1 AND due <= ?1)
+		OR EXISTS (SELECT 1 FROM ichido_events INDEXED BY ichido_suspects WHERE state = 0 AND deaths > 0 AND due <= ?1)
+		OR EXISTS (`+sourcesDue+`1)`, now).Scan(&due)
+	if err != nil {
+		return false, readError("claim events", err)
+	}
+	return due, nil
+}
+
+func (t *txn) claim(want ichido.Want) ([]ichido.Record, error) {
+	if _, err := t.w.reap.Exec(t.now); err != nil {
+		return nil, fmt.Errorf("reap leases: %w", err)
+	}
+	chosen, err := t.choose(want)
+	if err != nil {
+		return nil, err
+	}
+	if len(chosen) == 0 {
+		t.after = append(t.after, func() { t.s.likely.Store(t.wake) })
+		return nil, nil
+	}
+	token := newToken()
+	due := t.now + want.Lease.Milliseconds()
+	for i := range chosen {
+		r := &chosen[i]
+		r.State, r.Token, r.Due = ichido.Claimed, uint64(token), timeOf(due)
+		r.Started = !r.Confirm
+		r.Attempts++
+		if _, err := t.w.claim.Exec(due, token, r.Seq); err != nil {
+			return nil, fmt.Errorf("claim event: %w", err)
+		}
+	}
+	return chosen, nil
+}
+
+// choose reads the rows to claim, oldest due first.
+func (t *txn) choose(want ichido.Want) (chosen []ichido.Record, err error) {
+	suspect := ""
+	if want.Suspect { // first, so that it is not starved by the others
+		if chosen, err = t.suspect(want); err != nil {
+			return nil, err
+		}
+		if len(chosen) > 0 {
+			suspect = chosen[0].Source
+		}
+	}
+	sources, err := t.sourcesDue()
+	if err != nil {
+		return nil, err
+	}
+	for _, source := range sources {
+		slots := want.Slots[source]
+		if len(chosen) > 0 && source == suspect {
+			slots--
+		}
+		if slots <= 0 {
+			continue
+		}
+		rows, err := t.w.due.Query(source, t.now, slots)
+		if err != nil {
+			return nil, fmt.Errorf("choose events: %w", err)
+		}
+		if chosen, err = scanClaims(chosen, rows, nil); err != nil {
+			return nil, fmt.Errorf("choose events: %w", err)
+		}
+	}
+	slices.SortFunc(chosen, func(a, b ichido.Record) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Seq, b.Seq))
+	})
+	var sum int64
+	for i := range chosen {
+		sum += chosen[i].Size
+		if want.Bytes > 0 && sum > want.Bytes && i > 0 {
+			return chosen[:i], nil
+		}
+	}
+	return chosen, nil
+}
+
+// suspect returns the oldest event with deaths of a source that is wanted.
+func (t *txn) suspect(want ichido.Want) ([]ichido.Record, error) {
+	rows, err := t.w.suspects.Query(t.now)
+	if err != nil {
+		return nil, fmt.Errorf("choose suspect: %w", err)
+	}
+	found, err := scanClaims(nil, rows, func(r *row) bool { return want.Slots[r.Source] > 0 })
+	if err != nil {
+		return nil, fmt.Errorf("choose suspect: %w", err)
+	}
+	return found, nil
+}
+
+// scanClaims appends the rows, or, where only is given, the first one for
+// which it is true.
+func scanClaims(out []ichido.Record, rows *sql.Rows, only func(*row) bool) ([]ichido.Record, error) {
+	defer rows.Close()
+	var x row
+	dest := x.claimDest()
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return nil, err
+		}
+		if only != nil && !only(&x) {
+			continue
+		}
+		out = append(out, x.record())
+		if only != nil {
+			break
+		}
+	}
+	return out, errors.Join(rows.Err(), rows.Close())
+}
+
+func (t *txn) sourcesDue() (sources []string, err error) {
+	rows, err := t.w.sources.Query(t.now)
+	if err != nil {
+		return nil, fmt.Errorf("find sources: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var source string
+		if err := rows.Scan(&source); err != nil {
+			return nil, fmt.Errorf("find sources: %w", err)
+		}
+		sources = append(sources, source)
+	}
+	return sources, rows.Err()
+}
+
+// withBodies reads the bodies of claimed events. If that fails the claims are
+// given back; an event whose body is gone can never be worked, and becomes a
+// dead letter instead of costing the others.
+func (s *Store) withBodies(ctx context.Context, claimed []ichido.Record) ([]ichido.Record, error) {
+	found, err := s.readBodies(context.WithoutCancel(ctx), claimed)
+	if err != nil {
+		back := make([]ichido.Settlement, len(claimed))
+		for i := range claimed {
+			back[i] = ichido.Settlement{Record: &claimed[i], State: ichido.Pending, GiveBack: true, Cause: "the body could not be read"}
+		}
+		_, serr := s.Settle(context.WithoutCancel(ctx), back)
+		return nil, readError("claim events", errors.Join(err, serr))
+	}
+	if found == len(claimed) {
+		return claimed, nil
+	}
+	var lost []ichido.Settlement
+	whole := make([]ichido.Record, 0, found)
+	for i := range claimed {
+		if claimed[i].Body != nil {
+			whole = append(whole, claimed[i])
+			continue
+		}
+		lost = append(lost, ichido.Settlement{Record: &claimed[i], State: ichido.Dead, Cause: "body_missing: the database has the event without its body"})
+	}
+	if _, err := s.Settle(context.WithoutCancel(ctx), lost); err != nil {
+		return nil, err
+	}
+	return whole, nil
+}
+
+// readBodies sets Header and Body of claimed records and returns how many
+// were found.
+func (s *Store) readBodies(ctx context.Context, claimed []ichido.Record) (found int, err error) {
+	at := make(map[int64]int, len(claimed))
+	list := make([]byte, 0, 8*len(claimed)+2)
+	list = append(list, '[')
+	for i := range claimed {
+		at[claimed[i].Seq] = i
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, claimed[i].Seq, 10)
+	}
+	list = append(list, ']')
+	rows, err := s.db.QueryContext(ctx, `SELECT seq, header, body, confirmed FROM ichido_bodies WHERE seq IN (SELECT value FROM json_each(?))`, string(list))
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var seq int64
+		var header, body, confirmed []byte
+		if err := rows.Scan(&seq, &header, &body, &confirmed); err != nil {
+			return 0, err
+		}
+		i, ok := at[seq]
+		if !ok {
+			continue
+		}
+		r := &claimed[i]
+		r.Header, r.Body, r.Confirmed = header, notNil(body), confirmed
+		found++
+	}
+	return found, errors.Join(rows.Err(), rows.Close())
+}
+
+// newToken returns a random token that is not zero and fits SQLite's integers.
+func newToken() int64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return int64(binary.BigEndian.Uint64(b[:])>>1 | 1)
+}
+
+// Extend implements [ichido.Queue].
+func (s *Store) Extend(ctx context.Context, records []*ichido.Record, d time.Duration) ([]error, error) {
+	errs := make([]error, len(records))
+	o := &op{name: "extend leases", phase: extending, rows: len(records), run: func(t *txn) error {
+		for i, r := range records {
+			n, err := int64(0), error(nil)
+			if r.Token != 0 {
+				n, err = rowsAffected(t.w.extend, t.now+d.Milliseconds(), bit(r.Started), r.Seq, int64(r.Token))
+			}
+			if err != nil {
+				return fmt.Errorf("extend lease: %w", err)
+			}
+			errs[i] = held(n)
+		}
+		return nil
+	}}
+	if len(records) == 0 {
+		return nil, nil
+	}
+	if err := s.do(ctx, o, false); err != nil {
+		return nil, err
+	}
+	return errs, nil
+}
+
+func held(rows int64) error {
+	if rows == 0 {
+		return ichido.ErrLeaseLost
+	}
+	return nil
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,298 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+)
+
+// op is one call that waits for the committer.
+type op struct {
+	name  string                // verb and noun, for errors
+	phase phase                 // its place inside the transaction
+	rows  int                   // how much of a batch it is
+	bytes int64                 // bodies that it writes
+	run   func(t *txn) error    // inside the group's transaction; must give the same when run again
+	alone func(w *writer) error // or: has the connection for itself
+	done  chan error            // receives one answer; has room for it
+	state atomic.Int32          // queued, then taken or withdrawn
+}
+
+// phase orders the operations of one transaction: what arrives is claimed at
+// once, and what ended makes room before.
+type phase int
+
+const (
+	putting phase = iota
+	settling
+	extending
+	claiming
+	keeping // replay, purge, inline claims
+)
+
+const (
+	queued int32 = iota
+	taken
+	withdrawn
+)
+
+// txn is one transaction of the committer. What it changes in memory is kept
+// here until it is committed.
+type txn struct {
+	s    *Store
+	w    *writer
+	now  int64 // ms
+	seq  int64 // the next one; 0 until asked for
+	room int64 // new events that may be stored; -1 until asked for
+
+	added int64    // events
+	wake  bool     // something may have become due
+	after []func() // run once it is committed
+
+	claimsHeld, claimsCompleted int64 // inline claims more or less
+}
+
+// do hands an operation to the committer and waits for its answer. With wait,
+// the context counts only until the committer took the operation.
+func (s *Store) do(ctx context.Context, o *op, wait bool) error {
+	o.done = make(chan error, 1)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", o.name, err)
+	}
+	if err := s.send(o); err != nil {
+		return err
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+	}
+	if wait && !o.state.CompareAndSwap(queued, withdrawn) {
+		return <-o.done
+	}
+	o.state.CompareAndSwap(queued, withdrawn)
+	return fmt.Errorf("%s: %w", o.name, ctx.Err())
+}
+
+func (s *Store) send(o *op) error {
+	if err := s.Err(); err != nil {
+		return unavailable(o.name, broken, err)
+	}
+	s.sending.RLock()
+	defer s.sending.RUnlock()
+	if s.closed {
+		return unavailable(o.name, closing, nil)
+	}
+	select {
+	case s.ops <- o:
+		return nil
+	default:
+		return unavailable(o.name, busyHere, nil)
+	}
+}
+
+// committer is the only goroutine that writes. It takes what waits, without
+// waiting for more: alone, a call costs one commit; under load the group grows
+// by itself while the one before it is flushed.
+func (s *Store) committer() {
+	defer close(s.stopped)
+	defer s.w.close()
+	var group []*op
+	var log walSize
+	for first := range s.ops {
+		for o := first; o != nil; {
+			group, o = s.gather(group[:0], o)
+			s.process(group, &log)
+			clear(group)
+		}
+	}
+	log.checkpoint(s, 0)
+}
+
+// gather fills a group from the queue, up to the limits of a batch or an
+// operation that must be alone. It returns the first one that did not fit.
+func (s *Store) gather(group []*op, o *op) (_ []*op, rest *op) {
+	var rows int
+	var bytes int64
+	for {
+		rows, bytes = rows+o.rows, bytes+o.bytes
+		if len(group) > 0 && (o.alone != nil || rows > s.opt.MaxBatch || bytes > s.opt.MaxBatchBytes) {
+			return group, o
+		}
+		if o.state.CompareAndSwap(queued, taken) {
+			group = append(group, o)
+			if o.alone != nil {
+				return group, nil
+			}
+		}
+		select {
+		case next, ok := <-s.ops:
+			if !ok {
+				return group, nil
+			}
+			o = next
+		default:
+			return group, nil
+		}
+	}
+}
+
+// process commits a group and answers each operation, the failed ones too.
+func (s *Store) process(group []*op, log *walSize) {
+	if len(group) == 0 {
+		return
+	}
+	if o := group[0]; o.alone != nil {
+		o.done <- s.exclusive(o)
+		log.add(1, o.bytes)
+		log.checkpoint(s, walPages)
+		return
+	}
+	err := s.commit(group)
+	if err != nil && len(group) > 1 && classify(err) == rejected && s.Err() == nil {
+		// One of them carries something that the database refuses. Each gets
+		// a transaction of its own, so that the others do not suffer for it.
+		for _, o := range group {
+			o.done <- s.named(o, s.commit([]*op{o}))
+		}
+	} else {
+		for _, o := range group {
+			o.done <- s.named(o, err)
+		}
+	}
+	for _, o := range group {
+		log.add(o.rows, o.bytes)
+	}
+	log.checkpoint(s, walPages)
+}
+
+func (s *Store) named(o *op, err error) error {
+	if err == nil {
+		return nil
+	}
+	return unavailable(o.name, classify(err), err)
+}
+
+// exclusive runs an operation that has the connection for itself.
+func (s *Store) exclusive(o *op) error {
+	if err := s.Err(); err != nil {
+		return unavailable(o.name, broken, err)
+	}
+	if err := s.w.clean(); err != nil {
+		return s.named(o, s.judge(err))
+	}
+	return o.alone(s.w)
+}
+
+// judge marks the store as broken where an error says so.
+func (s *Store) judge(err error) error {
+	if err != nil && classify(err) == broken {
+		s.fail(err)
+	}
+	return err
+}
+
+// commit runs a group in one transaction. It never commits twice: after a
+// failed flush the kernel may have dropped the pages, and a second one that
+// succeeds would lie.
+func (s *Store) commit(group []*op) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	t := &txn{s: s, w: s.w, now: s.now(), room: -1}
+	if err := s.judge(t.run(group)); err != nil {
+		s.w.undo()
+		return err
+	}
+	s.commits.Add(1)
+	s.rows += t.added
+	for _, f := range t.after {
+		f()
+	}
+	if t.wake {
+		s.wake()
+	}
+	return nil
+}
+
+func (t *txn) run(group []*op) error {
+	if err := t.w.clean(); err != nil {
+		return err
+	}
+	if _, err := t.w.begin.Exec(); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	slices.SortStableFunc(group, func(a, b *op) int { return cmp.Compare(a.phase, b.phase) })
+	for _, o := range group {
+		if err := o.run(t); err != nil {
+			return err
+		}
+	}
+	if _, err := t.w.commit.Exec(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// undo rolls back. Where SQLite did so by itself it has nothing to do, and
+// says so with an error.
+func (w *writer) undo() {
+	w.open = true
+	_ = w.clean()
+}
+
+// clean makes sure that no transaction is open.
+func (w *writer) clean() error {
+	if !w.open {
+		return nil
+	}
+	if _, err := w.rollback.Exec(); err != nil && classify(err) != rejected {
+		return fmt.Errorf("roll back: %w", err)
+	}
+	w.open = false
+	return nil
+}
+
+// walPages is about how long the log grows before it is copied into the
+// database.
+const walPages = 1000
+
+// walSize estimates the pages in the log, and corrects the estimate whenever
+// SQLite tells them.
+type walSize struct {
+	pages float64 // estimated
+	ratio float64 // pages told for one page estimated; 0 is 1
+}
+
+// add counts what one operation wrote.
+func (l *walSize) add(rows int, bytes int64) {
+	pages := 1 + float64(rows) + float64(bytes)/3000
+	if l.ratio > 0 {
+		pages *= l.ratio
+	}
+	l.pages += pages
+}
+
+// checkpoint copies the log into the database when it has grown to limit. It
+// runs between two commits and after the answers, so nobody waits for it who
+// does not come later.
+func (l *walSize) checkpoint(s *Store, limit float64) {
+	if l.pages < limit || s.Err() != nil {
+		return
+	}
+	var busy, pages, copied int
+	err := s.w.checkpoint.QueryRow().Scan(&busy, &pages, &copied)
+	if err != nil {
+		_ = s.judge(fmt.Errorf("checkpoint: %w", err))
+		l.pages = 0 // try again after as much again
+		return
+	}
+	if l.pages > 0 && pages > 0 {
+		l.ratio = math.Min(math.Max(max(l.ratio, 0.01)*float64(pages)/l.pages, 0.05), 20)
+	}
+	// What a reader still holds stays in the log; it is not tried again at once.
+	l.pages = 0
+}

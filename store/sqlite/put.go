@@ -1,0 +1,148 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"ichido.dev/ichido"
+)
+
+// maxBlob is what SQLite takes as one value by default, less some room for
+// the rest of the row.
+const maxBlob = 1_000_000_000 - 1<<20
+
+// Put implements [ichido.Queue].
+func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verdict, error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	verdicts := make([]ichido.Verdict, len(records))
+	o := &op{name: "put events", phase: putting, rows: len(records)}
+	for i := range records {
+		r := &records[i]
+		if len(r.Body)+len(r.Header) > maxBlob {
+			return nil, fmt.Errorf("put events: the body of %s has %d bytes and its headers %d, more than SQLite stores", r.ID(), len(r.Body), len(r.Header))
+		}
+		o.bytes += int64(len(r.Body) + len(r.Header))
+	}
+	o.run = func(t *txn) error {
+		for i := range records {
+			v, err := t.put(&records[i], 0)
+			if err != nil {
+				return err
+			}
+			verdicts[i] = v
+		}
+		return nil
+	}
+	if err := s.do(ctx, o, false); err != nil {
+		return nil, err
+	}
+	return verdicts, nil
+}
+
+// put decides about one record and stores it if it is new. The unique index
+// on hash decides, in whatever state the event is that is there, and for the
+// same key twice in one transaction as well: the second one finds the first.
+func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
+	if t.seq == 0 {
+		if err := t.start(); err != nil {
+			return 0, err
+		}
+	}
+	if t.room == 0 {
+		return t.seen(r, ichido.Full)
+	}
+	n, err := rowsAffected(t.w.insert, t.seq, r.Hash[:], r.Source, t.now, len(r.Body), flagsOf(r), r.Fingerprint[:], r.Type, r.Scheme,
+		r.ReceivedAt.UnixMilli(), signedAt(r.Time), keyOf(r))
+	if err != nil {
+		return 0, fmt.Errorf("insert event: %w", err)
+	}
+	if n == 0 {
+		return t.seen(r, 0)
+	}
+	if _, err := t.w.insertBody.Exec(t.seq, notNil(r.Header), notNil(r.Body)); err != nil {
+		return 0, fmt.Errorf("insert body: %w", err)
+	}
+	if r.State == "" || r.State == ichido.Pending {
+		t.wake = true
+	} else if _, err := t.w.keep.Exec(stateCode(r.State), r.Outcome, cleanCause(r.Cause), attempts, t.seq); err != nil {
+		return 0, fmt.Errorf("settle new event: %w", err)
+	}
+	t.seq++
+	t.room--
+	t.added++
+	return ichido.Accepted, nil
+}
+
+// start finds the next seq and the room there is.
+func (t *txn) start() error {
+	if err := t.w.nextSeq.QueryRow().Scan(&t.seq); err != nil {
+		return fmt.Errorf("find the next seq: %w", err)
+	}
+	t.room = max(t.s.room(), 0)
+	return nil
+}
+
+// seen compares a record with the one of the same key that is there.
+func (t *txn) seen(r *ichido.Record, absent ichido.Verdict) (ichido.Verdict, error) {
+	rows, err := t.w.find.Query(r.Hash[:])
+	if err != nil {
+		return 0, fmt.Errorf("find event: %w", err)
+	}
+	var seq int64
+	var fingerprint []byte
+	found := rows.Next()
+	if found {
+		err = rows.Scan(&seq, &fingerprint)
+	}
+	if cerr := rows.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = rows.Err()
+	}
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("find event: %w", err)
+	case !found && absent == 0:
+		return 0, fmt.Errorf("find event: %s was neither inserted nor there", r.ID())
+	case !found:
+		return absent, nil
+	case !bytes.Equal(fingerprint, r.Fingerprint[:]):
+		return ichido.Conflict, nil
+	}
+	if _, err := t.w.copied.Exec(seq); err != nil {
+		return 0, fmt.Errorf("count copy: %w", err)
+	}
+	return ichido.Duplicate, nil
+}
+
+func signedAt(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMilli()
+}
+
+// keyOf returns the key to store: nothing where the fingerprint says it, as
+// for senders whose events are known by their bytes.
+func keyOf(r *ichido.Record) any {
+	var digits [64]byte
+	hex.Encode(digits[:], r.Fingerprint[:])
+	if r.Key == string(digits[:]) {
+		return nil
+	}
+	return r.Key
+}
+
+// notNil makes an empty BLOB of what database/sql would store as NULL.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

@@ -1,0 +1,97 @@
+package sqlite
+
+import (
+	"encoding/hex"
+	"time"
+
+	"ichido.dev/ichido"
+)
+
+var states = [...]ichido.State{ichido.Pending, ichido.Claimed, ichido.Done, ichido.Dead, ichido.Quarantined}
+
+func stateCode(s ichido.State) int {
+	for code, state := range states {
+		if s == state {
+			return code
+		}
+	}
+	return -1
+}
+
+var strengths = [...]string{"", ichido.Verified, ichido.Authenticated, ichido.Weak}
+
+// flagsOf packs what is written once and never searched.
+func flagsOf(r *ichido.Record) int64 {
+	flags := int64(r.Secret) << 8
+	if r.Confirm {
+		flags |= flagConfirm
+	}
+	if r.TypeSigned {
+		flags |= flagTypeSigned
+	}
+	for code, strength := range strengths {
+		if r.Strength == strength {
+			flags |= int64(code) << 2
+		}
+	}
+	return flags
+}
+
+// claimColumns are those of an event in work; eventColumns are all.
+const (
+	claimColumns = `seq, hash, source, due, attempts, deaths, size, flags, fingerprint, type, scheme, received_at, signed_at, key, copies, replays`
+	eventColumns = claimColumns + `, state, token, started, settled_at, outcome, cause, purged`
+)
+
+// row scans an event. Its dest methods name the columns in the order above.
+type row struct {
+	ichido.Record
+	hash, fingerprint      []byte
+	key                    *string
+	flags, due, receivedAt int64
+	signedAt               *int64
+	state, settledAt       int64
+	token                  int64
+}
+
+func (x *row) claimDest() []any {
+	return []any{&x.Seq, &x.hash, &x.Source, &x.due, &x.Attempts, &x.Deaths, &x.Size, &x.flags, &x.fingerprint, &x.Type, &x.Scheme,
+		&x.receivedAt, &x.signedAt, &x.key, &x.Copies, &x.Replays}
+}
+
+func (x *row) eventDest() []any {
+	return append(x.claimDest(), &x.state, &x.token, &x.Started, &x.settledAt, &x.Outcome, &x.Cause, &x.Purged)
+}
+
+// record returns what was scanned.
+func (x *row) record() ichido.Record {
+	r := x.Record
+	copy(r.Hash[:], x.hash)
+	copy(r.Fingerprint[:], x.fingerprint)
+	if x.key != nil {
+		r.Key = *x.key
+	} else {
+		r.Key = hex.EncodeToString(x.fingerprint)
+	}
+	r.Confirm = x.flags&flagConfirm != 0
+	r.TypeSigned = x.flags&flagTypeSigned != 0
+	r.Strength = strengths[x.flags>>2&3]
+	r.Secret = int(x.flags >> 8)
+	r.State = states[x.state]
+	r.Token = uint64(x.token)
+	r.ReceivedAt = time.UnixMilli(x.receivedAt).UTC()
+	if x.signedAt != nil {
+		r.Time = time.UnixMilli(*x.signedAt).UTC()
+	}
+	r.Due = timeOf(x.due)
+	r.SettledAt = timeOf(x.settledAt)
+	return r
+}
+
+// timeOf returns the zero time for 0.
+func timeOf(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}

@@ -1,0 +1,124 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"ichido.dev/ichido"
+)
+
+// Tx returns an [ichido.Applier] for a handler that makes its effect in the
+// transaction which stores or completes the event, so that both are there or
+// neither. The handler must not end the transaction, and must not call the
+// store, which waits for it.
+//
+// The transaction has the writing connection for itself: everything else
+// that writes waits for it. So its context should have a deadline. When the
+// context ends, the transaction is rolled back and others go on, whether the
+// handler looks at its context or not; what it does with tx after that fails
+// with sql.ErrTxDone. Only a single statement that runs for long, and that
+// was not given the context, is waited for.
+func (s *Store) Tx(h func(ctx context.Context, tx *sql.Tx, e *ichido.Event) error) ichido.Applier {
+	return &applier{s, h}
+}
+
+type applier struct {
+	s *Store
+	h func(ctx context.Context, tx *sql.Tx, e *ichido.Event) error
+}
+
+// Accept implements [ichido.Applier].
+func (a *applier) Accept(ctx context.Context, r *ichido.Record, e *ichido.Event) (v ichido.Verdict, err error) {
+	row := *r
+	row.State, row.Outcome, row.Cause = ichido.Done, ichido.Applied, ""
+	err = a.exclusive(ctx, "accept event", int64(len(r.Body)), func(t *txn, tx *sql.Tx) error {
+		if v, err = t.put(&row, 1); err != nil {
+			return unavailable("accept event", classify(err), err)
+		}
+		if v != ichido.Accepted {
+			return nil
+		}
+		return a.handle(ctx, tx, e)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return v, nil
+}
+
+// Complete implements [ichido.Applier].
+func (a *applier) Complete(ctx context.Context, r *ichido.Record, e *ichido.Event) error {
+	return a.exclusive(ctx, "complete event", int64(len(r.Confirmed)), func(t *txn, tx *sql.Tx) error {
+		lost, err := t.settle(&ichido.Settlement{Record: r, State: ichido.Done, Outcome: ichido.Applied, Confirmed: r.Confirmed})
+		if err != nil {
+			return unavailable("complete event", classify(err), err)
+		}
+		if lost != nil {
+			return lost
+		}
+		return a.handle(ctx, tx, e)
+	})
+}
+
+// exclusive runs f in a transaction that has the writing connection for
+// itself, commits it when f returned nil, and rolls it back otherwise.
+func (a *applier) exclusive(ctx context.Context, name string, bytes int64, f func(t *txn, tx *sql.Tx) error) error {
+	s := a.s
+	o := &op{name: name, rows: 1, bytes: bytes, alone: func(w *writer) error {
+		// The transaction's own context never ends: only this function rolls
+		// back, so the prepared statements of the connection always run
+		// inside the transaction.
+		tx, err := w.conn.BeginTx(context.WithoutCancel(ctx), nil)
+		if err != nil {
+			return unavailable(name, classify(err), s.judge(err))
+		}
+		t := &txn{s: s, w: w, now: s.now(), room: -1}
+		if err := f(t, tx); err != nil {
+			if rerr := tx.Rollback(); rerr != nil && !errors.Is(rerr, sql.ErrTxDone) {
+				w.open = true // the driver may have left it open
+			}
+			return s.judged(err)
+		}
+		if err := tx.Commit(); err != nil {
+			w.open = true
+			return unavailable(name, classify(err), s.judge(fmt.Errorf("commit: %w", err)))
+		}
+		s.rows += t.added
+		return nil
+	}}
+	err := s.do(ctx, o, true)
+	if errors.Is(err, ctx.Err()) && o.state.Load() == withdrawn {
+		return unavailable(name, busyHere, err)
+	}
+	return err
+}
+
+// judged looks at the store's own errors, not at those of a handler.
+func (s *Store) judged(err error) error {
+	if errors.Is(err, ichido.ErrUnavailable) {
+		return s.judge(err)
+	}
+	return err
+}
+
+// handle runs the handler in a goroutine of its own, so that its panic is an
+// error and its context's end is the end.
+func (a *applier) handle(ctx context.Context, tx *sql.Tx, e *ichido.Event) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- fmt.Errorf("handler panicked: %v", p)
+			}
+		}()
+		done <- a.h(ctx, tx, e)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("handler: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,111 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// writer is the one connection that writes, with its prepared statements. It
+// belongs to the committer's goroutine, which hands it to one operation after
+// the other.
+//
+// Statements run with the background context: one that was interrupted half
+// way would take the others of its transaction down with it.
+type writer struct {
+	conn *sql.Conn
+	open bool // a transaction could not be rolled back yet
+
+	begin, commit, rollback, checkpoint *sql.Stmt
+
+	nextSeq, insert, insertBody, keep, find, copied *sql.Stmt
+	reap, sources, due, suspects, claim             *sql.Stmt
+	extend, settle, confirm                         *sql.Stmt
+}
+
+// Words of the SQL below. The states are literals in it, because a partial
+// index serves only a query that names its condition.
+const (
+	statePending, stateClaimed, stateDone, stateDead, stateQuarantined = 0, 1, 2, 3, 4
+
+	flagConfirm    = 1
+	flagTypeSigned = 2
+)
+
+func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
+	w := &writer{conn: conn}
+	for _, p := range []struct {
+		stmt **sql.Stmt
+		text string
+	}{
+		{&w.begin, "BEGIN IMMEDIATE"},
+		{&w.commit, "COMMIT"},
+		{&w.rollback, "ROLLBACK"},
+		{&w.checkpoint, "PRAGMA wal_checkpoint(PASSIVE)"},
+
+		{&w.nextSeq, `SELECT max((SELECT coalesce(max(seq), 0) FROM ichido_events), (SELECT value FROM ichido_meta WHERE name = 'seq')) + 1`},
+		{&w.insert, `INSERT INTO ichido_events (seq, hash, source, due, size, flags, fingerprint, type, scheme, received_at, signed_at, key)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hash) DO NOTHING`},
+		{&w.insertBody, `INSERT INTO ichido_bodies (seq, header, body) VALUES (?, ?, ?)`},
+		{&w.keep, `UPDATE ichido_events SET state = ?, outcome = ?, cause = ?, attempts = ?, settled_at = due, due = 0 WHERE seq = ?`},
+		{&w.find, `SELECT seq, fingerprint FROM ichido_events WHERE hash = ?`},
+		{&w.copied, `UPDATE ichido_events SET copies = copies + 1 WHERE seq = ?`},
+
+		{&w.reap, `UPDATE ichido_events SET state = 0, deaths = deaths + started WHERE state = 1 AND due <= ?`},
+		{&w.sources, sourcesDue},
+		{&w.due, `SELECT ` + claimColumns + ` FROM ichido_events INDEXED BY ichido_due
+			WHERE source = ? AND state = 0 AND deaths = 0 AND due <= ? ORDER BY due, seq LIMIT ?`},
+		{&w.suspects, `SELECT ` + claimColumns + ` FROM ichido_events INDEXED BY ichido_suspects
+			WHERE state = 0 AND deaths > 0 AND due <= ? ORDER BY due, seq`},
+		{&w.claim, `UPDATE ichido_events SET state = 1, due = ?, token = ?, attempts = attempts + 1, started = 1 - (flags & 1) WHERE seq = ?`},
+
+		// A lease that was reaped and not claimed again was no death.
+		{&w.extend, `UPDATE ichido_events SET state = 1, due = ?, started = max(started, ?), deaths = deaths - (state = 0 AND started)
+			WHERE seq = ? AND token = ?`},
+		{&w.settle, `UPDATE ichido_events SET state = ?, outcome = ?, cause = ?, settled_at = ?, due = ?, attempts = attempts - ?,
+			token = 0, started = 0, deaths = deaths - (state = 0 AND started) WHERE seq = ? AND token = ?`},
+		{&w.confirm, `UPDATE ichido_bodies SET confirmed = ? WHERE seq = ?`},
+	} {
+		stmt, err := conn.PrepareContext(ctx, p.text)
+		if err != nil {
+			return nil, fmt.Errorf("prepare %q: %w", p.text, err)
+		}
+		*p.stmt = stmt
+	}
+	return w, nil
+}
+
+// sourcesDue lists the sources with an event that is due, by jumping through
+// the index from source to source: the cost follows the number of sources in
+// work, not the number of events.
+const sourcesDue = `WITH RECURSIVE s (source) AS (
+		SELECT (SELECT min(source) FROM ichido_events INDEXED BY ichido_due WHERE state = 0 AND deaths = 0)
+		UNION ALL
+		SELECT (SELECT min(source) FROM ichido_events INDEXED BY ichido_due WHERE state = 0 AND deaths = 0 AND source > s.source)
+		FROM s WHERE s.source IS NOT NULL
+	)
+	SELECT source FROM s WHERE source IS NOT NULL
+		AND (SELECT min(due) FROM ichido_events INDEXED BY ichido_due WHERE source = s.source AND state = 0 AND deaths = 0) <= ?`
+
+// close gives up the connection. Statements are closed first: some drivers
+// refuse to close a connection that has any.
+func (w *writer) close() {
+	for _, stmt := range []*sql.Stmt{
+		w.begin, w.commit, w.rollback, w.checkpoint,
+		w.nextSeq, w.insert, w.insertBody, w.keep, w.find, w.copied,
+		w.reap, w.sources, w.due, w.suspects, w.claim,
+		w.extend, w.settle, w.confirm,
+	} {
+		_ = stmt.Close()
+	}
+	discard(w.conn)
+}
+
+// ints runs a statement for which one number is enough of an answer.
+func rowsAffected(stmt *sql.Stmt, args ...any) (int64, error) {
+	res, err := stmt.Exec(args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}

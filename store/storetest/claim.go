@@ -1,0 +1,292 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"ichido.dev/ichido"
+)
+
+func claimCases() []Case {
+	return []Case{
+		{"Claim/OldestDueFirst", "an event must not wait for ever behind newer ones", claimOrder},
+		{"Claim/SlotsOfEachSource", "a slow source must not take the workers of another", claimSlots},
+		{"Claim/Bytes", "a worker has a bounded memory, and a large event must pass all the same", claimBytes},
+		{"Claim/IsExclusiveForItsLease", "two handlers at once are two effects", claimExclusive},
+		{"Claim/EveryTokenIsFresh", "a worker's name is not a fence: a late write of its own past would pass", claimTokens},
+		{"Claim/CountsTheAttempt", "a handler that kills its process must not be tried for ever", claimAttempts},
+		{"Claim/NotBeforeItIsDue", "backoff protects what is failing", claimDue},
+		{"Claim/LapsedLeaseIsDueAgain", "a dead worker's events must not be stuck", claimLapsed},
+		{"Claim/DeathsOnlyOfStartedHandlers", "an event must not become a dead letter for a crash that it did not cause", claimDeaths},
+		{"Claim/SuspectsOneAtATime", "an event that kills processes must not take the others with it", claimSuspects},
+		{"Extend/RenewsTheLease", "a long handler is not a dead one", extendRenews},
+		{"Extend/StartsAConfirmedEvent", "asking the provider's API is no attempt of the handler", extendStarts},
+		{"Extend/LateByAnOldTokenChangesNothing", "a paused worker must not steal the event back", extendLate},
+		{"Extend/AfterTheEndByTheLastToken", "a heartbeat that is a little late is no death", extendLapsed},
+		{"Extend/JudgesEachRecord", "one lost lease must not cost the others", extendEach},
+	}
+}
+
+func claimOrder(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	// 1 became due first, but is tried again after the others.
+	e.accept("1")
+	e.retry(e.claim1(), 3*time.Second)
+	e.clock.Advance(time.Second)
+	e.accept("2", "3")
+	e.clock.Advance(time.Second)
+	r := NewRecord("other", "4", "4", e.clock.Now())
+	e.put(ichido.Accepted, r)
+	e.clock.Advance(time.Hour)
+	e.same("first two of one source", []string{"2", "3"}, keys(e.claim(want(2))))
+	e.accept("5")
+	e.same("rest of both", []string{"4", "1", "5"}, keys(e.claim(want(5, "github", "other"))))
+}
+
+func claimSlots(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	for _, source := range []string{"a", "b", "c", "d"} {
+		for _, key := range numbered(source, 5) {
+			e.put(ichido.Accepted, NewRecord(source, key, key, e.clock.Now()))
+		}
+	}
+	got := map[string]int{}
+	for _, r := range e.claim(ichido.Want{Slots: map[string]int{"a": 2, "b": 0, "c": 9, "none": 3}, Lease: lease}) {
+		got[r.Source]++
+	}
+	e.same("claimed of each source", map[string]int{"a": 2, "c": 5}, got)
+	if got := e.claim(ichido.Want{Lease: lease}); len(got) != 0 {
+		t.Errorf("claimed %v without a slot", keys(got))
+	}
+}
+
+func claimBytes(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	for _, key := range []string{"a", "b", "c", "d"} {
+		r := e.record(key)
+		r.Body = make([]byte, 1000)
+		e.put(ichido.Accepted, r)
+		e.clock.Advance(time.Millisecond)
+	}
+	w := want(10)
+	w.Bytes = 2500
+	e.same("up to 2500 bytes", []string{"a", "b"}, keys(e.claim(w)))
+	w.Bytes = 10
+	e.same("one that is larger", []string{"c"}, keys(e.claim(w)))
+	w.Bytes = 1000
+	e.same("one that fits exactly", []string{"d"}, keys(e.claim(w)))
+}
+
+func claimExclusive(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a")
+	first := e.claim1()
+	e.same("claimed record", []any{ichido.Claimed, e.clock.Now().Add(lease)}, []any{first.State, first.Due})
+	e.clock.Advance(lease - time.Millisecond)
+	if got := e.claim(want(10)); len(got) != 0 {
+		t.Errorf("claimed %v inside the lease of another", keys(got))
+	}
+	e.clock.Advance(time.Millisecond)
+	e.claim1()
+}
+
+func claimTokens(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a")
+	seen := map[uint64]bool{}
+	for range 20 {
+		r := e.claim1()
+		if r.Token == 0 || seen[r.Token] {
+			t.Fatalf("token %d is zero or was used before", r.Token)
+		}
+		seen[r.Token] = true
+		e.same("stored token", r.Token, e.get(*r).Token)
+		e.retry(r, 0)
+	}
+}
+
+func claimAttempts(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a")
+	r := e.claim1()
+	e.same("first attempt", []int{1, 1}, []int{r.Attempts, e.get(*r).Attempts})
+	e.retry(r, 0)
+	r = e.claim1()
+	e.same("second attempt", 2, r.Attempts)
+	e.settle(nil, ichido.Settlement{Record: r, State: ichido.Pending, GiveBack: true})
+	e.same("given back", 1, e.get(*r).Attempts)
+	r = e.claim1()
+	e.same("second attempt, again", 2, r.Attempts)
+	e.clock.Advance(lease)
+	e.same("a lapsed claim was an attempt", 3, e.claim1().Attempts)
+}
+
+func claimDue(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a")
+	r := e.claim1()
+	e.retry(r, 10*time.Second)
+	e.same("due", e.clock.Now().Add(10*time.Second), e.get(*r).Due)
+	e.clock.Advance(10*time.Second - time.Millisecond)
+	if got := e.claim(want(10)); len(got) != 0 {
+		t.Errorf("claimed %v before it was due", keys(got))
+	}
+	e.clock.Advance(time.Millisecond)
+	e.claim1()
+}
+
+func claimLapsed(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a")
+	first := e.claim1()
+	e.clock.Advance(lease)
+	second := e.claim1()
+	if second.Token == first.Token {
+		t.Error("the second claim has the token of the first")
+	}
+	e.settle(ichido.ErrLeaseLost, ichido.Settlement{Record: first, State: ichido.Done, Outcome: ichido.Applied})
+	e.done(second)
+	e.same("state", ichido.Done, e.get(*first).State)
+}
+
+func claimDeaths(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a")
+	r := e.claim1()
+	if !r.Started {
+		t.Error("a claimed event that needs no confirmation is not started")
+	}
+	e.retry(r, 0)
+	e.same("deaths after a retry", 0, e.claim1().Deaths)
+	e.clock.Advance(lease)
+	r = e.claim1()
+	e.same("deaths after a lapse", []int{1, 1}, []int{r.Deaths, e.get(*r).Deaths})
+	e.done(r)
+
+	c := e.record("confirm")
+	c.Confirm = true
+	e.put(ichido.Accepted, c)
+	r = e.claim1()
+	if r.Started {
+		t.Error("a claimed event that needs confirmation is started")
+	}
+	e.clock.Advance(lease)
+	r = e.claim1()
+	e.same("deaths without a start", 0, r.Deaths)
+	r.Started = true
+	e.extend(nil, r, lease)
+	e.clock.Advance(lease)
+	e.same("deaths after a start", 1, e.claim1().Deaths)
+}
+
+func claimSuspects(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("s1", "s2", "s3")
+	if n := len(e.claim(want(10))); n != 3 {
+		t.Fatalf("claimed %d events, want 3", n)
+	}
+	e.clock.Advance(lease)
+	e.accept("a", "b")
+	w := want(10)
+	e.same("not asked for", []string{"a", "b"}, keys(e.claim(w)))
+	w.Suspect = true
+	e.same("one", []string{"s1"}, keys(e.claim(w)))
+	e.accept("c")
+	e.same("the next, beside others", []string{"s2", "c"}, keys(e.claim(w)))
+	w.Suspect = false
+	if got := e.claim(w); len(got) != 0 {
+		t.Errorf("claimed %v, want none", keys(got))
+	}
+	if got := e.claim(ichido.Want{Slots: map[string]int{"other": 5}, Lease: lease, Suspect: true}); len(got) != 0 {
+		t.Errorf("claimed a suspect of a source that was not wanted: %v", keys(got))
+	}
+	w.Suspect, w.Slots["github"] = true, 1
+	e.accept("d")
+	e.same("within the slots", 1, len(e.claim(w)))
+}
+
+func extendRenews(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a")
+	r := e.claim1()
+	for range 5 {
+		e.clock.Advance(lease / 2)
+		e.extend(nil, r, lease)
+		e.same("end of the lease", e.clock.Now().Add(lease), e.get(*r).Due)
+		if got := e.claim(want(10)); len(got) != 0 {
+			t.Fatal("claimed an event whose lease was extended")
+		}
+	}
+	e.done(r)
+	e.extend(ichido.ErrLeaseLost, r, lease)
+}
+
+func extendStarts(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	c := e.record("a")
+	c.Confirm = true
+	e.put(ichido.Accepted, c)
+	r := e.claim1()
+	e.extend(nil, r, lease)
+	if e.get(c).Started {
+		t.Error("extending the lease of an event that is not started marked it")
+	}
+	r.Started = true
+	e.extend(nil, r, lease)
+	if !e.get(c).Started {
+		t.Error("extending the lease of a started event did not mark it")
+	}
+	r.Started = false
+	e.extend(nil, r, lease)
+	if !e.get(c).Started {
+		t.Error("a started event is not started any more")
+	}
+}
+
+func extendLate(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a")
+	old := e.claim1()
+	e.clock.Advance(lease)
+	e.claim1()
+	before := e.get(*old)
+	e.extend(ichido.ErrLeaseLost, old, time.Hour)
+	zero := *old
+	zero.Token = 0
+	e.extend(ichido.ErrLeaseLost, &zero, time.Hour)
+	e.same("the event", before, e.get(*old))
+}
+
+func extendLapsed(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a")
+	r := e.claim1()
+	e.clock.Advance(lease)
+	// A claim for another source may look at the lease, but takes nothing.
+	if got := e.claim(want(1, "other")); len(got) != 0 {
+		t.Fatalf("claimed %v", keys(got))
+	}
+	e.extend(nil, r, lease)
+	if got := e.claim(want(10)); len(got) != 0 {
+		t.Error("claimed an event whose lease was renewed")
+	}
+	e.same("no death was counted", 0, e.get(*r).Deaths)
+	e.done(r)
+}
+
+func extendEach(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a", "b", "c")
+	got := e.claim(want(3))
+	e.done(&got[1])
+	e.clock.Advance(lease / 2)
+	errs, err := e.Queue.Extend(e.ctx, []*ichido.Record{&got[0], &got[1], &got[2]}, lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.same("errors", []bool{false, true, false}, []bool{errs[0] != nil, errs[1] != nil, errs[2] != nil})
+	for _, i := range []int{0, 2} {
+		e.same("end of the lease", e.clock.Now().Add(lease), e.get(got[i]).Due)
+	}
+	e.same("settled", ichido.Done, e.get(got[1]).State)
+}
