@@ -49,6 +49,9 @@ var placeholders = map[string]bool{
 // checkSecretText refuses what cannot be a secret, whatever it decodes to. The
 // error says what is wrong, never what the value is.
 func checkSecretText(value string) error {
+	if strings.HasPrefix(value, pemBegin) {
+		value = strings.TrimSpace(value) // a block ends in a line break
+	}
 	switch {
 	case value == "":
 		return errors.New("is empty: set it, an empty secret would let anyone sign")
@@ -72,7 +75,7 @@ func checkSecretText(value string) error {
 	if strings.Contains(value, "${") || strings.Contains(value, "{{") {
 		return errors.New("holds an unresolved variable: resolve it before it is given here")
 	}
-	if !strings.HasPrefix(value, "-----BEGIN ") && strings.ContainsFunc(value, unicode.IsControl) {
+	if !strings.HasPrefix(value, pemBegin) && strings.ContainsFunc(value, unicode.IsControl) {
 		return errors.New("holds a line break or another control character: give it as one line")
 	}
 	return nil
@@ -102,6 +105,7 @@ const (
 	sourceJWKS       = "jwks"
 	lineBreaks       = "\r\n"
 	pemPublicKeyType = "PUBLIC KEY"
+	pemBegin         = "-----BEGIN "
 )
 
 // bytes decodes the text of a secret.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -181,11 +182,30 @@ func (f *profileFile) setDefaults() {
 				ts.Tolerance = defaultTolerance
 			}
 		}
-		if v.Sig != nil && v.Sig.Grammar == "" {
-			v.Sig.Grammar = grammarRaw
-		}
+		v.setKeyDefaults()
 		if v.Events == nil {
 			v.Events = &f.Events
 		}
 	}
 }
+
+func (v *variantSpec) setKeyDefaults() {
+	if v.Sig != nil && v.Sig.Grammar == "" {
+		v.Sig.Grammar = grammarRaw
+	}
+	if v.Sig != nil && v.Sig.Grammar == grammarKV && v.Sig.Assign == "" {
+		v.Sig.Assign = "="
+	}
+	if v.BodyHash != nil && v.BodyHash.Alg == "" {
+		v.BodyHash.Alg = "sha256"
+	}
+	switch {
+	case v.Key.Decode != "" || v.Key.Source != "":
+	case v.Kind == kindSig && v.Alg == "ed25519":
+		v.Key.Decode = decodeBase64Key
+	case v.Kind == kindSig, v.Kind == kindJWT && !slices.ContainsFunc(v.Algs, isHMAC):
+		v.Key.Decode = decodeSPKI
+	}
+}
+
+func isHMAC(alg string) bool { return slices.Contains(jwtHMAC, alg) }
