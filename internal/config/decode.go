@@ -108,6 +108,7 @@ var textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 
 // value decodes a node into v.
 func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
+	n = plain(n)
 	if t := n.GetToken(); t != nil && d.places[path] == nil {
 		d.places[path] = t.Position
 	}
@@ -138,6 +139,23 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
 	default:
 		d.scalar(n, v, path)
 	}
+}
+
+// plain returns the text that a list like [env:NAME] holds: without a space
+// after its colon it is one word, although the parser takes it for a mapping.
+func plain(n ast.Node) ast.Node {
+	entries, _ := mapping(n)
+	if len(entries) != 1 || entries[0].Value == nil {
+		return n
+	}
+	entry := entries[0]
+	key, value := entry.Key.GetToken(), entry.Value.GetToken()
+	if _, scalar := entry.Value.(ast.ScalarNode); !scalar || value.Position.Line != key.Position.Line ||
+		value.Position.Column != key.Position.Column+len(key.Value)+1 {
+		return n
+	}
+	text := key.Value + ":" + value.Value
+	return ast.String(token.String(text, text, key.Position))
 }
 
 // mapping returns the entries of a mapping node.

@@ -1,0 +1,141 @@
+// Package cli is the command line of ichido: one file per command, no logic
+// that another program would want.
+//
+// Rules of output, for every command:
+//
+//   - Results go to standard output, everything else to standard error.
+//   - With --json, standard output is JSON and nothing else; one document, or
+//     one line per item where the command says so.
+//   - Errors are one line, "ichido: what went wrong", then a line "hint: …"
+//     where there is something to do. No capitals, no full stops.
+//   - Secrets are printed only by the command that makes them.
+//   - Colours only on a terminal, and never with NO_COLOR.
+//   - Nothing asks questions.
+//
+// Exit codes: 0 done; 1 it failed; 2 wrong usage or configuration; 3 nothing
+// was found.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/lmittmann/tint"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+	exitNone  = 3
+)
+
+// Env is the world as a command sees it.
+type Env struct {
+	Args           []string // without the program's name
+	LookupEnv      func(string) (string, bool)
+	Driver         string // name of the database/sql driver for SQLite that is linked
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// failure is an error with an exit code and a hint.
+type failure struct {
+	code int
+	err  error
+	hint string
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// usage returns an error for wrong usage or configuration.
+func usage(hint, format string, args ...any) error {
+	return &failure{exitUsage, fmt.Errorf(format, args...), hint}
+}
+
+// app is what the commands share.
+type app struct {
+	env  Env
+	json bool
+}
+
+// Run runs one command and returns its exit code.
+func Run(ctx context.Context, env Env) int {
+	a := &app{env: env}
+	root := a.root()
+	root.SetArgs(env.Args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var f *failure
+	if !errors.As(err, &f) {
+		f = &failure{code: exitError, err: err}
+		if strings.HasPrefix(err.Error(), "unknown ") || strings.Contains(err.Error(), "arg(s)") {
+			f.code, f.hint = exitUsage, `"ichido --help" lists the commands`
+		}
+	}
+	if text := f.err.Error(); text != "" {
+		fmt.Fprintf(env.Stderr, "ichido: %s\n", text)
+	}
+	if f.hint != "" {
+		fmt.Fprintf(env.Stderr, "hint: %s\n", f.hint)
+	}
+	return f.code
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "ichido",
+		Short:         "A webhook inbox: every genuine webhook, stored before it is acknowledged, applied once",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(a.env.Stdin)
+	root.SetOut(a.env.Stdout)
+	root.SetErr(a.env.Stderr)
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help"), "%w", err)
+	})
+	root.AddCommand(
+		a.serve(), a.check(), a.demo(), a.send(),
+		a.events(), a.show(), a.dead(), a.replay(),
+		a.bench(), a.token(), a.version(),
+	)
+	return root
+}
+
+// print writes v as JSON when it was asked for, else calls text.
+func (a *app) print(v any, text func(w io.Writer)) error {
+	if !a.json {
+		text(a.env.Stdout)
+		return nil
+	}
+	e := json.NewEncoder(a.env.Stdout)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// logger returns the log of a long-running command: for people on a
+// terminal, else JSON.
+func (a *app) logger(level slog.Level) *slog.Logger {
+	if f, ok := a.env.Stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		_, plain := a.env.LookupEnv("NO_COLOR")
+		return slog.New(tint.NewHandler(f, &tint.Options{Level: level, NoColor: plain, TimeFormat: "15:04:05.000"}))
+	}
+	return slog.New(slog.NewJSONHandler(a.env.Stderr, &slog.HandlerOptions{Level: level}))
+}

@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ichido.dev/ichido"
+	"ichido.dev/ichido/internal/view"
+	"ichido.dev/ichido/store/sqlite"
+)
+
+// withStore opens the store the flags say, for one command.
+func (a *app) withStore(ctx context.Context, p *place, f func(*sqlite.Store) error) error {
+	if p.store == "" || p.config != "" {
+		file, _, err := a.load(p)
+		if err != nil {
+			return &failure{exitUsage, errors.New("which store? there is no configuration here"), "--store sqlite:PATH or --config FILE says it"}
+		}
+		return a.use(ctx, file.Store, f)
+	}
+	return a.use(ctx, p.store, f)
+}
+
+func (a *app) use(ctx context.Context, spec string, f func(*sqlite.Store) error) error {
+	store, closeStore, err := a.openStore(ctx, storeConfig(spec), false)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(store), closeStore())
+}
+
+// selection is the flags that choose events.
+type selection struct {
+	place
+	filter       ichido.Filter
+	state        string
+	since, until string
+}
+
+func (s *selection) addTo(cmd *cobra.Command, limit int) {
+	f := cmd.Flags()
+	f.StringVarP(&s.config, "config", "c", "", "configuration file (default "+defaultConfig+")")
+	f.StringVar(&s.store, "store", "", "store, for example sqlite:inbox.db (default: the configuration's)")
+	f.StringVar(&s.filter.Source, "source", "", "only of this source")
+	f.StringVar(&s.state, "state", "", "only in this state: pending, claimed, done, dead, quarantined")
+	f.StringVar(&s.filter.Outcome, "outcome", "", "only with this outcome: applied, forwarded, refuted, ignored")
+	f.StringVar(&s.filter.Type, "type", "", "only of this event type")
+	f.StringVar(&s.filter.Key, "key", "", "only with this key")
+	f.StringVar(&s.since, "since", "", "received at or after: a time like 2026-01-31T00:00:00Z, or an age like 2h")
+	f.StringVar(&s.until, "until", "", "received before, likewise")
+	f.IntVar(&s.filter.Limit, "limit", limit, "at most this many")
+}
+
+// resolve checks the flags and completes the filter.
+func (s *selection) resolve(now time.Time) error {
+	s.filter.State = ichido.State(s.state)
+	known := []string{"", "pending", "claimed", "done", "dead", "quarantined"}
+	if !slices.Contains(known, s.state) {
+		return usage("one of"+strings.Join(known, " "), "there is no state %q", s.state)
+	}
+	for _, bound := range []struct {
+		flag, text string
+		at         *time.Time
+	}{{"--since", s.since, &s.filter.Since}, {"--until", s.until, &s.filter.Until}} {
+		if bound.text == "" {
+			continue
+		}
+		if age, err := time.ParseDuration(bound.text); err == nil {
+			*bound.at = now.Add(-age)
+			continue
+		}
+		t, err := time.Parse(time.RFC3339, bound.text)
+		if err != nil {
+			return usage("write a time like 2026-01-31T00:00:00Z, or an age like 2h", "%s %q is neither a time nor an age", bound.flag, bound.text)
+		}
+		*bound.at = t
+	}
+	return nil
+}
+
+func (a *app) events() *cobra.Command {
+	var s selection
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "List stored events, newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.resolve(time.Now()); err != nil {
+				return err
+			}
+			return a.withStore(cmd.Context(), &s.place, func(store *sqlite.Store) error {
+				records, err := store.List(cmd.Context(), s.filter)
+				if err != nil {
+					return err
+				}
+				list := view.OfList(records)
+				return a.print(list, func(w io.Writer) { printEvents(w, list.Events) })
+			})
+		},
+	}
+	s.addTo(cmd, 50)
+	cmd.Flags().Int64Var(&s.filter.Before, "before", 0, "only events with a smaller seq: the last one of the page before")
+	return cmd
+}
+
+// printEvents prints a table of events.
+func printEvents(w io.Writer, events []view.Event) {
+	if len(events) == 0 {
+		fmt.Fprintln(w, "no events")
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "SEQ\tID\tRECEIVED\tSOURCE\tTYPE\tSTATE\tATTEMPTS\tCAUSE")
+	for _, e := range events {
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Seq, e.ID, e.ReceivedAt.Format("2006-01-02 15:04:05"), e.Source,
+			cmp.Or(e.Type, "-"), stateText(e), e.Attempts, cmp.Or(clip(e.Cause, 60), "-"))
+	}
+	t.Flush()
+}
+
+func stateText(e view.Event) string {
+	if e.Outcome != "" {
+		return string(e.State) + "/" + e.Outcome
+	}
+	return string(e.State)
+}
+
+func clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return text[:n] + "…"
+}
+
+func (a *app) show() *cobra.Command {
+	var p place
+	var body bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show one event: what was proved, what happened to it, headers and body",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withStore(cmd.Context(), &p, func(store *sqlite.Store) error {
+				rec, err := store.Get(cmd.Context(), args[0])
+				if errors.Is(err, ichido.ErrNotFound) {
+					return &failure{exitNone, fmt.Errorf("there is no event %q", args[0]), `"ichido events" lists them`}
+				}
+				if err != nil {
+					return err
+				}
+				if body {
+					_, err = a.env.Stdout.Write(rec.Body)
+					return err
+				}
+				e := view.OfRecord(&rec)
+				return a.print(e, func(w io.Writer) { printEvent(w, e) })
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&p.config, "config", "c", "", "configuration file (default "+defaultConfig+")")
+	cmd.Flags().StringVar(&p.store, "store", "", "store, for example sqlite:inbox.db (default: the configuration's)")
+	cmd.Flags().BoolVar(&body, "body", false, "print only the body, byte for byte")
+	return cmd
+}
+
+// printEvent prints one event in full.
+func printEvent(w io.Writer, e view.Event) {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	when := func(at *time.Time) string {
+		if at == nil {
+			return "-"
+		}
+		return at.Format(time.RFC3339Nano)
+	}
+	signed := map[bool]string{true: "signed", false: "not signed"}[e.TypeSigned]
+	row("id", "%s", e.ID)
+	row("source", "%s", e.Source)
+	row("key", "%s", e.Key)
+	row("type", "%s (%s)", cmp.Or(e.Type, "-"), signed)
+	row("state", "%s", stateText(e))
+	if e.Cause != "" {
+		row("cause", "%s", e.Cause)
+	}
+	row("proof", "%s, scheme %s, secret %d", e.Strength, cmp.Or(e.Scheme, "default"), e.Secret+1)
+	row("signed at", "%s", when(e.SignedAt))
+	row("received at", "%s", when(&e.ReceivedAt))
+	row("due at", "%s", when(e.DueAt))
+	row("settled at", "%s", when(e.SettledAt))
+	row("attempts", "%d, process deaths %d, replays %d", e.Attempts, e.Deaths, e.Replays)
+	row("duplicates", "%d", e.Copies)
+	row("fingerprint", "%s", e.Fingerprint)
+	t.Flush()
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
+		for _, value := range e.Headers[name] {
+			fmt.Fprintf(w, "%s: %s\n", name, value)
+		}
+	}
+	fmt.Fprintln(w)
+	printBody(w, e)
+	if e.Confirmed != nil {
+		fmt.Fprintf(w, "\nconfirmed by the provider's API:\n%s\n", e.Confirmed)
+	}
+}
+
+// printBody prints a body without letting it control the terminal.
+func printBody(w io.Writer, e view.Event) {
+	switch {
+	case e.BodyPurged:
+		fmt.Fprintf(w, "(the body of %d bytes is not kept)\n", e.Size)
+	case e.Body != nil && json.Valid([]byte(*e.Body)):
+		fmt.Fprintln(w, *e.Body)
+	case e.Body != nil:
+		fmt.Fprintf(w, "%q\n", *e.Body)
+	default:
+		fmt.Fprintf(w, "(%d bytes that are not text; --body prints them)\n", e.Size)
+	}
+}

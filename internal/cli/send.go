@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ichido.dev/ichido/internal/config"
+	"ichido.dev/ichido/internal/outbound"
+	"ichido.dev/ichido/provider"
+)
+
+// sendFlags say what to send.
+type sendFlags struct {
+	place
+	to, secret, body, eventType, id, variant string
+	age                                      time.Duration
+	dry                                      bool
+}
+
+func (a *app) send() *cobra.Command {
+	var f sendFlags
+	cmd := &cobra.Command{
+		Use:   "send NAME",
+		Short: "Sign a body as a provider would, and post it",
+		Long: `Sign a body as a provider would, and post it.
+
+NAME is a source of the configuration: then secret, path and address are taken
+from there. Or it is a provider: then --to and --secret say where and with
+what. The body is the provider's sample, unless --body names a file or "-".`,
+		Example: `  ichido send inbox
+  ichido send stripe --to http://127.0.0.1:8080/hooks/stripe --secret env:STRIPE_WEBHOOK_SECRET
+  ichido send github --body push.json --type push
+  ichido send inbox --age 10m        # stale: answered 401`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.runSend(cmd.Context(), args[0], &f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.config, "config", "c", "", "configuration file (default "+defaultConfig+")")
+	flags.StringVar(&f.to, "to", "", "URL to post to")
+	flags.StringVar(&f.secret, "secret", "", "secret or private key: env:NAME or file:PATH")
+	flags.StringVar(&f.body, "body", "", `file with the body, "-" for standard input (default: the provider's sample)`)
+	flags.StringVar(&f.eventType, "type", "", "event type, where a header carries it")
+	flags.StringVar(&f.id, "id", "", "event id (default: a fresh one)")
+	flags.StringVar(&f.variant, "variant", "", "variant of the provider's scheme")
+	flags.DurationVar(&f.age, "age", 0, "sign for a time this long ago; negative for the future")
+	flags.BoolVar(&f.dry, "dry-run", false, "print the request instead of sending it")
+	return cmd
+}
+
+// parcel is a signed delivery, ready to be posted.
+type parcel struct {
+	provider string
+	url      string
+	sign     provider.SignConfig
+	header   http.Header
+	body     []byte
+}
+
+func (a *app) runSend(ctx context.Context, name string, f *sendFlags) error {
+	p, err := a.pack(name, f)
+	if err != nil {
+		return err
+	}
+	if f.dry {
+		return a.printParcel(p)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(p.body))
+	if err != nil {
+		return usage("--to takes a URL", "the URL cannot be used")
+	}
+	req.Header = p.header
+	answer, err := outbound.Exchange(&http.Client{Timeout: 30 * time.Second}, req, 64<<10)
+	if answer == nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	body := strings.TrimSpace(string(answer.Body))
+	err = a.print(map[string]any{"status": answer.Status, "body": body}, func(w io.Writer) {
+		fmt.Fprintf(w, "%d %s\n", answer.Status, http.StatusText(answer.Status))
+		if body != "" {
+			fmt.Fprintf(w, "%s\n", body)
+		}
+	})
+	if err == nil && answer.Status/100 != 2 {
+		return &failure{code: exitError, err: fmt.Errorf("the delivery was answered %d", answer.Status)}
+	}
+	return err
+}
+
+// pack makes the parcel for a source or a provider.
+func (a *app) pack(name string, f *sendFlags) (*parcel, error) {
+	p := &parcel{provider: name, url: f.to}
+	p.sign = provider.SignConfig{Variant: f.variant, ID: f.id, Type: f.eventType, Time: time.Now().Add(-f.age)}
+	file, _, err := a.load(&f.place)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if err == nil {
+		i := slices.IndexFunc(file.Sources, func(s config.Source) bool { return s.Name == name })
+		if i >= 0 {
+			if err := a.fromSource(p, &file.Config, &file.Sources[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if f.secret != "" {
+		if p.sign.Secret, err = config.NewRef(f.secret).Resolve(a.env.LookupEnv); err != nil {
+			return nil, usage("", "--secret: %w", err)
+		}
+	}
+	profile, err := provider.Lookup(p.provider)
+	if err != nil {
+		return nil, usage(`"ichido check" lists the sources, "ichido check --providers" the providers`, "%q is neither a source nor a provider", name)
+	}
+	if p.url == "" {
+		return nil, usage("--to http://127.0.0.1:8080/hooks/"+name, "where to?")
+	}
+	if p.sign.Secret == "" {
+		return nil, usage("--secret env:NAME or file:PATH", "signed with what?")
+	}
+	if err := a.fill(p, profile, f.body); err != nil {
+		return nil, err
+	}
+	if p.header, err = provider.Sign(p.provider, p.sign, p.body); err != nil {
+		return nil, usage("", "sign: %w", err)
+	}
+	if p.header.Get("Content-Type") == "" {
+		p.header.Set("Content-Type", contentType(p.body))
+	}
+	return p, nil
+}
+
+// fromSource takes provider, secret and address from the configuration.
+func (a *app) fromSource(p *parcel, c *config.Config, s *config.Source) error {
+	p.provider = s.Provider
+	p.sign.Settings = s.Settings
+	ref := s.SharedSecret.Value.Ref
+	if s.SharedSecret.Header != "" {
+		p.sign.Settings = map[string]string{"header": s.SharedSecret.Header}
+	}
+	if len(s.Secrets) > 0 {
+		ref = s.Secrets[0].Ref
+	}
+	var err error
+	if p.sign.Secret, err = ref.Resolve(a.env.LookupEnv); err != nil {
+		return usage("", "secret of source %s: %w", s.Name, err)
+	}
+	if p.url != "" {
+		return nil
+	}
+	p.url = "http://" + strings.Replace(c.Listen, "0.0.0.0", "127.0.0.1", 1) + s.Path
+	if s.PathToken.IsSet() {
+		token, err := s.PathToken.Ref.Resolve(a.env.LookupEnv)
+		if err != nil {
+			return usage("", "path token of source %s: %w", s.Name, err)
+		}
+		p.url += "/" + token
+	}
+	return nil
+}
+
+// fill sets the body: a file, standard input, or the provider's sample.
+func (a *app) fill(p *parcel, profile *provider.Profile, from string) (err error) {
+	if p.sign.ID == "" {
+		p.sign.ID = "evt_" + randomHex(8)
+	}
+	switch from {
+	case "":
+		var sampleType string
+		p.body, sampleType = profile.Sample(p.sign.ID, p.sign.Time)
+		if p.sign.Type == "" {
+			p.sign.Type = sampleType
+		}
+	case "-":
+		p.body, err = io.ReadAll(a.env.Stdin)
+	default:
+		p.body, err = os.ReadFile(from)
+	}
+	if err != nil {
+		return usage("", "read body: %w", err)
+	}
+	return nil
+}
+
+func (a *app) printParcel(p *parcel) error {
+	return a.print(map[string]any{"headers": p.header, "body": string(p.body)}, func(w io.Writer) {
+		p.header.Write(w)
+		fmt.Fprintf(w, "\n%s\n", p.body)
+	})
+}
+
+// contentType returns the media type of a body by its first byte.
+func contentType(body []byte) string {
+	body = bytes.TrimLeft(body, " \t\r\n\ufeff")
+	if len(body) > 0 && (body[0] == '{' || body[0] == '[') {
+		return "application/json"
+	}
+	return "application/x-www-form-urlencoded"
+}
+
+func randomHex(n int) string {
+	b := make([]byte, n)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"ichido.dev/ichido/internal/config"
+	"ichido.dev/ichido/store/sqlite"
+)
+
+// openStore opens the store that a configuration names. create makes it and
+// its folder when it is not there.
+func (a *app) openStore(ctx context.Context, c *config.Config, create bool) (*sqlite.Store, func() error, error) {
+	path := strings.TrimPrefix(c.Store, "sqlite:")
+	if !create {
+		if _, err := os.Stat(path); err != nil {
+			return nil, nil, &failure{exitError, fmt.Errorf("there is no store at %s", path), `"ichido serve" makes one; --config and --store say where it is`}
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make the store's folder: %w", err)
+	}
+	db, err := sql.Open(a.env.Driver, "file:"+(&url.URL{Path: path}).EscapedPath())
+	if err != nil {
+		return nil, nil, fmt.Errorf("open store: %w", err)
+	}
+	store, err := sqlite.Open(ctx, db, sqlite.Options{Capacity: c.Limits.Events, MinFree: int64(c.Limits.FreeDisk)})
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open store: %w", err), db.Close())
+	}
+	return store, func() error { return errors.Join(store.Close(), db.Close()) }, nil
+}
+
+// storeConfig returns a configuration that names only a store.
+func storeConfig(spec string) *config.Config {
+	if !strings.HasPrefix(spec, "sqlite:") {
+		spec = "sqlite:" + spec
+	}
+	return &config.Config{Store: spec}
+}
+
+// place is how commands are told which store and configuration to use.
+type place struct {
+	config string // file; "" for the default
+	store  string // overrides the configuration's
+}
+
+// load returns the configuration that the flags, the environment or the
+// default say.
+func (a *app) load(p *place) (*config.File, string, error) {
+	file, path, err := a.find(p)
+	if err != nil {
+		return nil, "", err
+	}
+	if p.store != "" {
+		file.Store = storeConfig(p.store).Store
+	}
+	return file, path, nil
+}
+
+func (a *app) find(p *place) (*config.File, string, error) {
+	if p.config != "" {
+		file, err := config.Load(p.config)
+		if err != nil {
+			return nil, "", usage("--config names the file", "%w", err)
+		}
+		return file, p.config, nil
+	}
+	file, err := config.FromEnvironment(a.env.LookupEnv)
+	if err != nil {
+		return nil, "", usage("", "%w", err)
+	}
+	if file != nil {
+		return file, "", nil
+	}
+	if _, err := os.Stat(defaultConfig); err == nil {
+		file, err := config.Load(defaultConfig)
+		return file, defaultConfig, err
+	}
+	return nil, "", os.ErrNotExist
+}

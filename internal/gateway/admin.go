@@ -1,0 +1,193 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"ichido.dev/ichido"
+	"ichido.dev/ichido/internal/view"
+)
+
+// adminHandler answers on the admin listener. Health and metrics are open,
+// everything else needs a token whose hash is configured.
+func (g *Gateway) adminHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", g.live)
+	mux.HandleFunc("GET /readyz", g.ready)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(g.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.HandleFunc("GET /v1/stats", g.guard(g.getStats))
+	mux.HandleFunc("GET /v1/events", g.guard(g.getEvents))
+	mux.HandleFunc("GET /v1/events/{id}", g.guard(g.getEvent))
+	mux.HandleFunc("POST /v1/replay", g.guard(g.postReplay))
+	return http.NewCrossOriginProtection().Handler(mux)
+}
+
+// live answers as long as the process serves.
+func (g *Gateway) live(w http.ResponseWriter, _ *http.Request) {
+	w.Write([]byte("ok\n"))
+}
+
+// ready answers 200 while deliveries are accepted: not before start-up is
+// over, not once the gateway drains, and not when the store has failed.
+func (g *Gateway) ready(w http.ResponseWriter, _ *http.Request) {
+	if !g.accepting.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		w.Write([]byte("not accepting\n"))
+		return
+	}
+	w.Write([]byte("ok\n"))
+}
+
+// guard lets a request through that carries an admin token.
+func (g *Gateway) guard(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		sum := sha256.Sum256([]byte(token))
+		match := 0
+		for _, hash := range g.current.Load().adminTokens {
+			match |= subtle.ConstantTimeCompare(sum[:], hash[:])
+		}
+		if !found || match != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			problem(w, http.StatusUnauthorized, "unauthorized", `send "Authorization: Bearer TOKEN"; "ichido token" makes one`)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// parseTokens decodes checked "sha256:" hashes.
+func parseTokens(list []string) [][sha256.Size]byte {
+	hashes := make([][sha256.Size]byte, len(list))
+	for i, text := range list {
+		raw, _ := hex.DecodeString(strings.TrimPrefix(text, "sha256:"))
+		copy(hashes[i][:], raw)
+	}
+	return hashes
+}
+
+func (g *Gateway) getStats(w http.ResponseWriter, r *http.Request) {
+	stats, err := g.stock.take(r.Context())
+	if err != nil {
+		g.adminError(w, err)
+		return
+	}
+	reply(w, view.OfStats(stats))
+}
+
+func (g *Gateway) getEvents(w http.ResponseWriter, r *http.Request) {
+	f, err := filterOf(r)
+	if err != nil {
+		problem(w, http.StatusBadRequest, "bad_request", err.Error())
+		return
+	}
+	records, err := g.archive.List(r.Context(), f)
+	if err != nil {
+		g.adminError(w, err)
+		return
+	}
+	reply(w, view.OfList(records))
+}
+
+func (g *Gateway) getEvent(w http.ResponseWriter, r *http.Request) {
+	rec, err := g.archive.Get(r.Context(), r.PathValue("id"))
+	if err != nil {
+		g.adminError(w, err)
+		return
+	}
+	reply(w, view.OfRecord(&rec))
+}
+
+// postReplay replays what the query selects; dry_run=true only counts.
+func (g *Gateway) postReplay(w http.ResponseWriter, r *http.Request) {
+	f, err := filterOf(r)
+	if err == nil && f == (ichido.Filter{Limit: f.Limit}) {
+		err = errors.New("say which events: by id, source, state, type, key, since or until")
+	}
+	if err != nil {
+		problem(w, http.StatusBadRequest, "bad_request", err.Error())
+		return
+	}
+	dryRun := r.URL.Query().Get("dry_run") == "true"
+	n, err := g.archive.Replay(r.Context(), f, dryRun)
+	if err != nil {
+		g.adminError(w, err)
+		return
+	}
+	if !dryRun {
+		g.log.Info("replayed events", "events", n)
+	}
+	reply(w, map[string]any{"events": n, "dry_run": dryRun})
+}
+
+// filterOf reads a filter from a query.
+func filterOf(r *http.Request) (ichido.Filter, error) {
+	q := r.URL.Query()
+	f := ichido.Filter{
+		ID: q.Get("id"), Source: q.Get("source"), State: ichido.State(q.Get("state")), Outcome: q.Get("outcome"),
+		Type: q.Get("type"), Key: q.Get("key"),
+	}
+	for name, at := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
+		if text := q.Get(name); text != "" {
+			t, err := time.Parse(time.RFC3339, text)
+			if err != nil {
+				return f, errors.New(name + " must be a time like 2026-01-31T00:00:00Z")
+			}
+			*at = t
+		}
+	}
+	if text := q.Get("before"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return f, errors.New("before must be the seq of an event")
+		}
+		f.Before = n
+	}
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 1000 {
+			return f, errors.New("limit must be 1 to 1000")
+		}
+		f.Limit = n
+	}
+	return f, nil
+}
+
+// adminError answers an error of the archive.
+func (g *Gateway) adminError(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, ichido.ErrNotFound):
+		problem(w, http.StatusNotFound, ichido.CodeNotFound, err.Error())
+	case errors.Is(err, ichido.ErrBodyPurged):
+		problem(w, http.StatusConflict, "body_purged", err.Error())
+	case errors.Is(err, ichido.ErrNotReplayable):
+		problem(w, http.StatusConflict, "not_replayable", err.Error())
+	default:
+		g.log.Error("answer an admin request", "error", err)
+		problem(w, http.StatusServiceUnavailable, ichido.CodeUnavailable, "the store could not answer")
+	}
+}
+
+func problem(w http.ResponseWriter, status int, code, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(map[string]any{
+		"type": "about:blank", "title": http.StatusText(status), "status": status, "code": code, "detail": detail,
+	})
+}
+
+func reply(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	json.NewEncoder(w).Encode(v)
+}
