@@ -62,8 +62,9 @@ func compile(f *profileFile, c *Config) (*engine, error) {
 	variants := c.variants(f, settings, &p)
 	e := &engine{policy: newPolicy(c), form: f.Form}
 	e.work.New = e.newWork
+	sets := map[string]*keyCache{}
 	for _, v := range variants {
-		schemes, err := v.compileFor(c, settings)
+		schemes, err := v.compileFor(c, settings, sets)
 		if err != nil {
 			p.add("variant %s: %w", v.Variant, err)
 			continue
@@ -166,16 +167,18 @@ func (v *variantSpec) claims(secret string, f *profileFile) bool {
 }
 
 // compileFor compiles a variant with what the configuration says about it.
-func (v *variantSpec) compileFor(c *Config, settings map[string]string) ([]*scheme, error) {
+// Variants with the same published keys share one set of them.
+func (v *variantSpec) compileFor(c *Config, settings map[string]string, sets map[string]*keyCache) ([]*scheme, error) {
 	schemes, err := v.compile(settings)
 	if err != nil {
 		return nil, err
 	}
-	var set *keyCache
-	if v.Key.Source == sourceJWKS {
+	set := sets[v.Key.URL]
+	if v.Key.Source == sourceJWKS && set == nil {
 		if set, err = newKeyCache(c, v.Key.URL); err != nil {
 			return nil, fmt.Errorf("key_set: %w", err)
 		}
+		sets[v.Key.URL] = set
 	}
 	for _, s := range schemes {
 		s.set = set
