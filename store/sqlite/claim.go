@@ -15,9 +15,9 @@ import (
 	"ichido.dev/ichido"
 )
 
-// Claim implements [ichido.Queue]. Bodies are read after the commit and in
-// the caller's goroutine: they never change, and those of claimed events are
-// never purged.
+// Claim implements [ichido.Queue]. What never changes about an event is read
+// after the commit and in the caller's goroutine: nobody removes an event that
+// is claimed.
 func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, error) {
 	if !s.likely.Load() {
 		due, err := s.anyDue(ctx)
@@ -26,7 +26,7 @@ func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, e
 		}
 	}
 	var out []ichido.Record
-	o := &op{name: "claim events", phase: claiming, run: func(t *txn) (err error) {
+	o := &op{name: "claim events", phase: claimPhase, run: func(t *txn) (err error) {
 		out, err = t.claim(want)
 		return err
 	}}
@@ -41,7 +41,7 @@ func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, e
 	if len(out) == 0 {
 		return nil, nil
 	}
-	return s.withBodies(ctx, out)
+	return s.complete(ctx, out)
 }
 
 // anyDue looks without the write lock whether a claim could find anything.
@@ -71,14 +71,14 @@ func (t *txn) claim(want ichido.Want) ([]ichido.Record, error) {
 	}
 	token := newToken()
 	due := t.now + want.Lease.Milliseconds()
+	list := seqList(len(chosen), func(i int) int64 { return chosen[i].Seq })
+	if _, err := t.w.claim.Exec(due, token, list); err != nil {
+		return nil, fmt.Errorf("claim events: %w", err)
+	}
 	for i := range chosen {
 		r := &chosen[i]
 		r.State, r.Token, r.Due = ichido.Claimed, uint64(token), timeOf(due)
-		r.Started = !r.Confirm
 		r.Attempts++
-		if _, err := t.w.claim.Exec(due, token, r.Seq); err != nil {
-			return nil, fmt.Errorf("claim event: %w", err)
-		}
 	}
 	return chosen, nil
 }
@@ -145,7 +145,7 @@ func (t *txn) suspect(want ichido.Want) ([]ichido.Record, error) {
 func scanClaims(out []ichido.Record, rows *sql.Rows, only func(*row) bool) ([]ichido.Record, error) {
 	defer rows.Close()
 	var x row
-	dest := x.claimDest()
+	dest := x.workDest()
 	for rows.Next() {
 		if err := rows.Scan(dest...); err != nil {
 			return nil, err
@@ -153,7 +153,7 @@ func scanClaims(out []ichido.Record, rows *sql.Rows, only func(*row) bool) ([]ic
 		if only != nil && !only(&x) {
 			continue
 		}
-		out = append(out, x.record())
+		out = append(out, x.work())
 		if only != nil {
 			break
 		}
@@ -177,71 +177,80 @@ func (t *txn) sourcesDue() (sources []string, err error) {
 	return sources, rows.Err()
 }
 
-// withBodies reads the bodies of claimed events. If that fails the claims are
-// given back; an event whose body is gone can never be worked, and becomes a
-// dead letter instead of costing the others.
-func (s *Store) withBodies(ctx context.Context, claimed []ichido.Record) ([]ichido.Record, error) {
-	found, err := s.readBodies(context.WithoutCancel(ctx), claimed)
-	if err != nil {
-		back := make([]ichido.Settlement, len(claimed))
-		for i := range claimed {
-			back[i] = ichido.Settlement{Record: &claimed[i], State: ichido.Pending, GiveBack: true, Cause: "the body could not be read"}
+// complete gives claimed records the facts and bodies that claiming them did
+// not read: from memory where they are fresh, else from the database. If that
+// fails the claims are given back. An event whose body is gone can never be
+// worked, and becomes a dead letter instead of costing the others.
+func (s *Store) complete(ctx context.Context, claimed []ichido.Record) ([]ichido.Record, error) {
+	others := s.fresh.take(claimed)
+	if len(others) > 0 {
+		// The caller's context has done its part: the rows are claimed.
+		ctx = context.WithoutCancel(ctx)
+		if err := s.readOthers(ctx, claimed, others); err != nil {
+			back := make([]ichido.Settlement, len(claimed))
+			for i := range claimed {
+				back[i] = ichido.Settlement{Record: &claimed[i], State: ichido.Pending, GiveBack: true, Cause: "the body could not be read"}
+			}
+			_, serr := s.Settle(ctx, back)
+			return nil, readError("claim events", errors.Join(err, serr))
 		}
-		_, serr := s.Settle(context.WithoutCancel(ctx), back)
-		return nil, readError("claim events", errors.Join(err, serr))
 	}
-	if found == len(claimed) {
-		return claimed, nil
-	}
+	whole := claimed[:0]
 	var lost []ichido.Settlement
-	whole := make([]ichido.Record, 0, found)
-	for i := range claimed {
-		if claimed[i].Body != nil {
-			whole = append(whole, claimed[i])
+	for _, r := range claimed {
+		r.Started = !r.Confirm
+		if r.Body == nil {
+			lost = append(lost, ichido.Settlement{Record: &r, State: ichido.Dead, Cause: "body_missing: the database has the event without its body"})
 			continue
 		}
-		lost = append(lost, ichido.Settlement{Record: &claimed[i], State: ichido.Dead, Cause: "body_missing: the database has the event without its body"})
+		whole = append(whole, r)
 	}
-	if _, err := s.Settle(context.WithoutCancel(ctx), lost); err != nil {
-		return nil, err
-	}
-	return whole, nil
+	_, err := s.Settle(ctx, lost)
+	return whole, err
 }
 
-// readBodies sets Header and Body of claimed records and returns how many
-// were found.
-func (s *Store) readBodies(ctx context.Context, claimed []ichido.Record) (found int, err error) {
-	at := make(map[int64]int, len(claimed))
-	list := make([]byte, 0, 8*len(claimed)+2)
-	list = append(list, '[')
-	for i := range claimed {
+// readOthers reads the claimed records with the given indices.
+func (s *Store) readOthers(ctx context.Context, claimed []ichido.Record, others []int) error {
+	at := make(map[int64]int, len(others))
+	for _, i := range others {
 		at[claimed[i].Seq] = i
-		if i > 0 {
-			list = append(list, ',')
-		}
-		list = strconv.AppendInt(list, claimed[i].Seq, 10)
 	}
-	list = append(list, ']')
-	rows, err := s.db.QueryContext(ctx, `SELECT seq, header, body, confirmed FROM ichido_bodies WHERE seq IN (SELECT value FROM json_each(?))`, string(list))
+	rows, err := s.db.QueryContext(ctx, `SELECT `+fixedColumns+`, header, body, confirmed FROM ichido_events LEFT JOIN ichido_bodies USING (seq)
+		WHERE seq IN (SELECT value FROM json_each(?))`, seqList(len(others), func(i int) int64 { return claimed[others[i]].Seq }))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var seq int64
-		var header, body, confirmed []byte
-		if err := rows.Scan(&seq, &header, &body, &confirmed); err != nil {
-			return 0, err
+		var x row
+		if err := rows.Scan(append(x.fixedDest(), &x.Header, &x.Body, &x.Record.Confirmed)...); err != nil {
+			return err
 		}
-		i, ok := at[seq]
+		i, ok := at[x.Seq]
 		if !ok {
 			continue
 		}
-		r := &claimed[i]
-		r.Header, r.Body, r.Confirmed = header, notNil(body), confirmed
-		found++
+		r := x.record()
+		if x.Header != nil { // a row of bodies is there
+			r.Body = notNil(r.Body)
+		}
+		setFixed(&claimed[i], &r)
+		claimed[i].Confirmed = r.Confirmed
 	}
-	return found, errors.Join(rows.Err(), rows.Close())
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// seqList returns n numbers as JSON, for json_each.
+func seqList(n int, seq func(i int) int64) string {
+	list := make([]byte, 0, 8*n+2)
+	list = append(list, '[')
+	for i := range n {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, seq(i), 10)
+	}
+	return string(append(list, ']'))
 }
 
 // newToken returns a random token that is not zero and fits SQLite's integers.
@@ -254,7 +263,7 @@ func newToken() int64 {
 // Extend implements [ichido.Queue].
 func (s *Store) Extend(ctx context.Context, records []*ichido.Record, d time.Duration) ([]error, error) {
 	errs := make([]error, len(records))
-	o := &op{name: "extend leases", phase: extending, rows: len(records), run: func(t *txn) error {
+	o := &op{name: "extend leases", phase: extendPhase, rows: len(records), run: func(t *txn) error {
 		for i, r := range records {
 			n, err := int64(0), error(nil)
 			if r.Token != 0 {

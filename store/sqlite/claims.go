@@ -45,7 +45,7 @@ func (s *Store) Claims(ctx context.Context) (ichido.Claims, error) {
 			fmt.Errorf("another process owns the inline claims of this database (it holds a lock on %s): only one process can serve inline sources from it", path))
 	}
 	c := &claims{s: s, owner: rand.Text(), lock: lock}
-	o := &op{name: "own claims", phase: keeping, rows: 1, run: func(t *txn) error { return c.take(t) }}
+	o := &op{name: "own claims", phase: otherPhase, rows: 1, run: func(t *txn) error { return c.take(t) }}
 	if err := s.do(ctx, o, true); err != nil {
 		return nil, errors.Join(err, c.unlock())
 	}
@@ -79,7 +79,7 @@ func (c *claims) take(t *txn) error {
 // completion, so that the completed ones never exceed the capacity.
 func (c *claims) Claim(ctx context.Context, key string) (v ichido.Verdict, token string, err error) {
 	token = rand.Text()
-	o := &op{name: "claim key", phase: claiming, rows: 1, run: func(t *txn) error {
+	o := &op{name: "claim key", phase: claimPhase, rows: 1, run: func(t *txn) error {
 		v, err = c.claim(t, key, token)
 		return err
 	}}
@@ -171,7 +171,7 @@ func (c *claims) Release(ctx context.Context, key, token string) error {
 // end runs a statement that ends one held claim, or finds that it is not held.
 func (c *claims) end(ctx context.Context, name string, exec func(*txn) (sql.Result, error), completed int64) error {
 	var n int64
-	o := &op{name: name, phase: settling, rows: 1, run: func(t *txn) error {
+	o := &op{name: name, phase: settlePhase, rows: 1, run: func(t *txn) error {
 		res, err := exec(t)
 		if err == nil {
 			n, err = res.RowsAffected()

@@ -3,10 +3,13 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sync/atomic"
+
+	"ichido.dev/ichido"
 )
 
 // op is one call that waits for the committer.
@@ -26,11 +29,11 @@ type op struct {
 type phase int
 
 const (
-	putting phase = iota
-	settling
-	extending
-	claiming
-	keeping // replay, purge, inline claims
+	putPhase phase = iota
+	settlePhase
+	extendPhase
+	claimPhase
+	otherPhase // replay, purge
 )
 
 const (
@@ -48,9 +51,10 @@ type txn struct {
 	seq  int64 // the next one; 0 until asked for
 	room int64 // new events that may be stored; -1 until asked for
 
-	added int64    // events
-	wake  bool     // something may have become due
-	after []func() // run once it is committed
+	added int64           // events
+	wake  bool            // something may have become due
+	fresh []ichido.Record // pending events that were accepted
+	after []func()        // run once it is committed
 
 	claimsHeld, claimsCompleted int64 // inline claims more or less
 }
@@ -152,6 +156,9 @@ func (s *Store) process(group []*op, log *walSize) {
 		return
 	}
 	err := s.commit(group)
+	for errors.Is(err, errAgain) { // at most once for each operation
+		err = s.commit(group)
+	}
 	if err != nil && len(group) > 1 && classify(err) == rejected && s.Err() == nil {
 		// One of them carries something that the database refuses. Each gets
 		// a transaction of its own, so that the others do not suffer for it.
@@ -209,6 +216,7 @@ func (s *Store) commit(group []*op) error {
 	}
 	s.commits.Add(1)
 	s.rows += t.added
+	s.fresh.remember(t.fresh)
 	for _, f := range t.after {
 		f()
 	}

@@ -87,7 +87,7 @@ func (p *purge) step(ctx context.Context) (more bool, err error) {
 // remove purges the events of a JSON list, if they are still what was read.
 func (p *purge) remove(ctx context.Context, list string) error {
 	var bodies, keys int64
-	o := &op{name: "purge events", phase: keeping, rows: chunk}
+	o := &op{name: "purge events", phase: otherPhase, rows: chunk}
 	o.run = func(t *txn) error {
 		// A replay may have come between.
 		const which = ` IN (SELECT seq FROM ichido_events WHERE seq IN (SELECT value FROM json_each(?)) AND state = 2 AND settled_at < ?)`

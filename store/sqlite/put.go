@@ -20,7 +20,7 @@ func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verd
 		return nil, nil
 	}
 	verdicts := make([]ichido.Verdict, len(records))
-	o := &op{name: "put events", phase: putting, rows: len(records)}
+	o := &op{name: "put events", phase: putPhase, rows: len(records)}
 	for i := range records {
 		r := &records[i]
 		if len(r.Body)+len(r.Header) > maxBlob {
@@ -69,6 +69,7 @@ func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
 	}
 	if r.State == "" || r.State == ichido.Pending {
 		t.wake = true
+		t.fresh = append(t.fresh, copyOf(r, t.seq))
 	} else if _, err := t.w.keep.Exec(stateCode(r.State), r.Outcome, cleanCause(r.Cause), attempts, t.seq); err != nil {
 		return 0, fmt.Errorf("settle new event: %w", err)
 	}

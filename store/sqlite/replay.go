@@ -42,7 +42,7 @@ func (s *Store) replay(ctx context.Context, where string, args []any, limit int)
 	for n < limit {
 		batch := min(limit-n, chunk)
 		var changed int
-		o := &op{name: "replay events", phase: keeping, rows: batch, run: func(t *txn) error {
+		o := &op{name: "replay events", phase: otherPhase, rows: batch, run: func(t *txn) error {
 			changed = 0
 			rows, err := t.w.conn.QueryContext(context.Background(), `UPDATE ichido_events
 				SET state = 0, due = ?, outcome = '', cause = '', settled_at = 0, attempts = 0, deaths = 0, replays = replays + 1

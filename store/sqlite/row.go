@@ -37,10 +37,13 @@ func flagsOf(r *ichido.Record) int64 {
 	return flags
 }
 
-// claimColumns are those of an event in work; eventColumns are all.
+// An event's columns: what changes while it is worked, what never changes,
+// and the rest.
 const (
-	claimColumns = `seq, hash, source, due, attempts, deaths, size, flags, fingerprint, type, scheme, received_at, signed_at, key, copies, replays`
-	eventColumns = claimColumns + `, state, token, started, settled_at, outcome, cause, purged`
+	workColumns  = `seq, source, due, attempts, deaths, size, copies, replays`
+	fixedColumns = `seq, source, hash, flags, fingerprint, type, scheme, received_at, signed_at, key`
+	restColumns  = `state, token, started, settled_at, outcome, cause, purged`
+	eventColumns = workColumns + `, ` + fixedColumns + `, ` + restColumns
 )
 
 // row scans an event. Its dest methods name the columns in the order above.
@@ -54,13 +57,23 @@ type row struct {
 	token                  int64
 }
 
-func (x *row) claimDest() []any {
-	return []any{&x.Seq, &x.hash, &x.Source, &x.due, &x.Attempts, &x.Deaths, &x.Size, &x.flags, &x.fingerprint, &x.Type, &x.Scheme,
-		&x.receivedAt, &x.signedAt, &x.key, &x.Copies, &x.Replays}
+func (x *row) workDest() []any {
+	return []any{&x.Seq, &x.Source, &x.due, &x.Attempts, &x.Deaths, &x.Size, &x.Copies, &x.Replays}
+}
+
+func (x *row) fixedDest() []any {
+	return []any{&x.Seq, &x.Source, &x.hash, &x.flags, &x.fingerprint, &x.Type, &x.Scheme, &x.receivedAt, &x.signedAt, &x.key}
 }
 
 func (x *row) eventDest() []any {
-	return append(x.claimDest(), &x.state, &x.token, &x.Started, &x.settledAt, &x.Outcome, &x.Cause, &x.Purged)
+	return append(append(x.workDest(), x.fixedDest()...), &x.state, &x.token, &x.Started, &x.settledAt, &x.Outcome, &x.Cause, &x.Purged)
+}
+
+// work returns what was scanned of the work columns.
+func (x *row) work() ichido.Record {
+	r := x.Record
+	r.Due = timeOf(x.due)
+	return r
 }
 
 // record returns what was scanned.

@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
 	"ichido.dev/ichido"
@@ -12,58 +14,128 @@ func (s *Store) Settle(ctx context.Context, settlements []ichido.Settlement) ([]
 	if len(settlements) == 0 {
 		return nil, nil
 	}
-	errs := make([]error, len(settlements))
-	o := &op{name: "settle events", phase: settling, rows: len(settlements)}
+	b := settling{all: settlements, errs: make([]error, len(settlements))}
+	o := &op{name: "settle events", phase: settlePhase, rows: len(settlements), run: b.run}
 	for i := range settlements {
 		o.bytes += int64(len(settlements[i].Confirmed))
-	}
-	o.run = func(t *txn) (err error) {
-		for i := range settlements {
-			if errs[i], err = t.settle(&settlements[i]); err != nil {
-				return fmt.Errorf("settle event: %w", err)
-			}
-		}
-		return nil
 	}
 	if err := s.do(ctx, o, false); err != nil {
 		return nil, err
 	}
-	return errs, nil
+	return b.errs, nil
+}
+
+// errAgain asks for the whole transaction to be rolled back and run again: an
+// operation found that its quick way does not do.
+var errAgain = errors.New("run the transaction again")
+
+// settling is the settlements of one call.
+type settling struct {
+	all    []ichido.Settlement
+	errs   []error
+	singly bool // some lease was lost: the quick way cannot tell which
+}
+
+// end is how claims end that one statement can settle together.
+type end struct {
+	token          uint64
+	state, back    int
+	outcome, cause string
+	dueAfter       int64 // of pending, ms
+	ok             bool
+}
+
+func endOf(e *ichido.Settlement) end {
+	switch e.State {
+	case ichido.Done:
+		return end{token: e.Record.Token, state: stateDone, outcome: e.Outcome, ok: true}
+	case ichido.Dead, ichido.Quarantined:
+		return end{token: e.Record.Token, state: stateCode(e.State), cause: cleanCause(e.Cause), ok: true}
+	case ichido.Pending:
+		return end{token: e.Record.Token, state: statePending, cause: cleanCause(e.Cause), back: bit(e.GiveBack), dueAfter: e.After.Milliseconds(), ok: true}
+	}
+	return end{}
+}
+
+// run settles the claims that end alike with one statement for all of them.
+// That one says how many it settled; when it is not all of them, the
+// transaction is run again with one statement for each.
+func (b *settling) run(t *txn) error {
+	if b.singly {
+		for i := range b.all {
+			if err := b.one(t, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	alike := map[end][]int{}
+	for i := range b.all {
+		if e := endOf(&b.all[i]); e.ok && e.token != 0 && b.all[i].Confirmed == nil {
+			alike[e] = append(alike[e], i)
+		} else if err := b.one(t, i); err != nil {
+			return err
+		}
+	}
+	for e, which := range alike {
+		if len(which) == 1 {
+			if err := b.one(t, which[0]); err != nil {
+				return err
+			}
+			continue
+		}
+		list := seqList(len(which), func(i int) int64 { return b.all[which[i]].Record.Seq })
+		n, err := t.end(&e, t.w.settleAll, list)
+		if err != nil {
+			return fmt.Errorf("settle events: %w", err)
+		}
+		if n != int64(len(which)) {
+			b.singly = true
+			return errAgain
+		}
+	}
+	return nil
+}
+
+func (b *settling) one(t *txn, i int) (err error) {
+	if b.errs[i], err = t.settle(&b.all[i]); err != nil {
+		return fmt.Errorf("settle event: %w", err)
+	}
+	return nil
 }
 
 // settle ends one claim. The first error is the verdict about it.
-func (t *txn) settle(e *ichido.Settlement) (verdict, err error) {
-	var outcome, cause string
-	var due, settled int64
-	switch e.State {
-	case ichido.Done:
-		outcome, settled = e.Outcome, t.now
-	case ichido.Dead, ichido.Quarantined:
-		cause, settled = cleanCause(e.Cause), t.now
-	case ichido.Pending:
-		cause, due = cleanCause(e.Cause), t.now+e.After.Milliseconds()
-	default:
-		return fmt.Errorf("settle event: %q is not a state to settle to", e.State), nil
+func (t *txn) settle(s *ichido.Settlement) (verdict, err error) {
+	e := endOf(s)
+	if !e.ok {
+		return fmt.Errorf("settle event: %q is not a state to settle to", s.State), nil
 	}
-	r := e.Record
-	if r.Token == 0 {
+	if e.token == 0 {
 		return ichido.ErrLeaseLost, nil
 	}
-	back := bit(e.GiveBack && e.State == ichido.Pending)
-	n, err := rowsAffected(t.w.settle, stateCode(e.State), outcome, cause, settled, due, back, r.Seq, int64(r.Token))
+	n, err := t.end(&e, t.w.settle, s.Record.Seq)
 	if err != nil || n == 0 {
 		return held(n), err
 	}
-	if e.Confirmed != nil {
-		if len(e.Confirmed) > maxBlob {
-			return nil, fmt.Errorf("the fetched state of %s has %d bytes, more than SQLite stores", r.ID(), len(e.Confirmed))
+	if s.Confirmed != nil {
+		if len(s.Confirmed) > maxBlob {
+			return nil, fmt.Errorf("the fetched state of %s has %d bytes, more than SQLite stores", s.Record.ID(), len(s.Confirmed))
 		}
-		if _, err := t.w.confirm.Exec(e.Confirmed, r.Seq); err != nil {
+		if _, err := t.w.confirm.Exec(s.Confirmed, s.Record.Seq); err != nil {
 			return nil, fmt.Errorf("keep fetched state: %w", err)
 		}
 	}
-	if e.State == ichido.Pending {
-		t.wake = true
-	}
 	return nil, nil
+}
+
+// end runs a statement that settles the one or the many events named.
+func (t *txn) end(e *end, stmt *sql.Stmt, which any) (int64, error) {
+	settledAt, due := int64(0), int64(0)
+	if e.state == statePending {
+		due = t.now + e.dueAfter
+		t.wake = true
+	} else {
+		settledAt = t.now
+	}
+	return rowsAffected(stmt, e.state, e.outcome, e.cause, settledAt, due, e.back, which, int64(e.token))
 }

@@ -97,6 +97,8 @@ type Store struct {
 	disk disk    // owned by the committer
 	rows int64   // events that are kept, where there is a Capacity; owned by the committer
 
+	fresh fresh
+
 	claimsMu sync.Mutex // guards claims
 	claims   *claims
 }

@@ -20,7 +20,7 @@ type writer struct {
 
 	nextSeq, insert, insertBody, keep, find, copied *sql.Stmt
 	reap, sources, due, suspects, claim             *sql.Stmt
-	extend, settle, confirm                         *sql.Stmt
+	extend, settle, settleAll, confirm              *sql.Stmt
 }
 
 // Words of the SQL below. The states are literals in it, because a partial
@@ -53,15 +53,18 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 
 		{&w.reap, `UPDATE ichido_events SET state = 0, deaths = deaths + started WHERE state = 1 AND due <= ?`},
 		{&w.sources, sourcesDue},
-		{&w.due, `SELECT ` + claimColumns + ` FROM ichido_events INDEXED BY ichido_due
+		{&w.due, `SELECT ` + workColumns + ` FROM ichido_events INDEXED BY ichido_due
 			WHERE source = ? AND state = 0 AND deaths = 0 AND due <= ? ORDER BY due, seq LIMIT ?`},
-		{&w.suspects, `SELECT ` + claimColumns + ` FROM ichido_events INDEXED BY ichido_suspects
+		{&w.suspects, `SELECT ` + workColumns + ` FROM ichido_events INDEXED BY ichido_suspects
 			WHERE state = 0 AND deaths > 0 AND due <= ? ORDER BY due, seq`},
-		{&w.claim, `UPDATE ichido_events SET state = 1, due = ?, token = ?, attempts = attempts + 1, started = 1 - (flags & 1) WHERE seq = ?`},
+		{&w.claim, `UPDATE OR ROLLBACK ichido_events SET state = 1, due = ?, token = ?, attempts = attempts + 1, started = 1 - (flags & 1)
+			WHERE seq IN (SELECT value FROM json_each(?))`},
 
 		// A lease that was reaped and not claimed again was no death.
 		{&w.extend, `UPDATE ichido_events SET state = 1, due = ?, started = max(started, ?), deaths = deaths - (state = 0 AND started)
 			WHERE seq = ? AND token = ?`},
+		{&w.settleAll, `UPDATE OR ROLLBACK ichido_events SET state = ?, outcome = ?, cause = ?, settled_at = ?, due = ?, attempts = attempts - ?,
+			token = 0, started = 0, deaths = deaths - (state = 0 AND started) WHERE seq IN (SELECT value FROM json_each(?)) AND token = ?`},
 		{&w.settle, `UPDATE ichido_events SET state = ?, outcome = ?, cause = ?, settled_at = ?, due = ?, attempts = attempts - ?,
 			token = 0, started = 0, deaths = deaths - (state = 0 AND started) WHERE seq = ? AND token = ?`},
 		{&w.confirm, `UPDATE ichido_bodies SET confirmed = ? WHERE seq = ?`},
@@ -94,7 +97,7 @@ func (w *writer) close() {
 		w.begin, w.commit, w.rollback, w.checkpoint,
 		w.nextSeq, w.insert, w.insertBody, w.keep, w.find, w.copied,
 		w.reap, w.sources, w.due, w.suspects, w.claim,
-		w.extend, w.settle, w.confirm,
+		w.extend, w.settle, w.settleAll, w.confirm,
 	} {
 		_ = stmt.Close()
 	}

@@ -1,0 +1,152 @@
+package sqlite_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/sqlite"
+	"ichido.dev/ichido/store/storetest"
+)
+
+// The benchmarks write where TMPDIR points, or beside the sources: a
+// temporary folder in memory would flush nothing.
+//
+//	go test -run - -bench . -benchtime 100000x ./store/sqlite
+//
+// cpu-us/event is the CPU of the whole process: the submitters' too.
+
+func benchStore(b *testing.B) *sqlite.Store {
+	dir := os.Getenv("TMPDIR")
+	if dir == "" {
+		dir = "."
+	}
+	dir, err := os.MkdirTemp(dir, "bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { os.RemoveAll(dir) })
+	s, _ := openPath(b, dir+"/ichido.db", sqlite.Options{})
+	return s
+}
+
+// benchRecord returns an unlike event each time: 1.3 KB of body, 200 bytes of headers.
+func benchRecord(n int64) ichido.Record {
+	r := storetest.NewRecord("github", fmt.Sprint("event ", n), "", time.Now())
+	r.Body = make([]byte, 1300)
+	copy(r.Body, r.Key)
+	r.Header = make([]byte, 200)
+	return r
+}
+
+// measure runs f and reports what it cost for each event.
+func measure(b *testing.B, f func()) {
+	runtime.GC()
+	b.ResetTimer()
+	before, start := cpuTime(), time.Now()
+	f()
+	used, took := cpuTime()-before, time.Since(start)
+	b.StopTimer()
+	b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-us/event")
+	b.ReportMetric(float64(b.N)/took.Seconds(), "events/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+func cpuTime() time.Duration {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		panic(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// submit has n submitters put b.N events; each waits for its verdict before
+// it goes on.
+func submit(b *testing.B, s *sqlite.Store, n int) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			for {
+				i := next.Add(1)
+				if i > int64(b.N) {
+					return
+				}
+				v, err := s.Put(context.Background(), []ichido.Record{benchRecord(i)})
+				if err != nil || v[0] != ichido.Accepted {
+					b.Errorf("put: %v, %v", v, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// BenchmarkAccept is what an acknowledged event costs.
+func BenchmarkAccept(b *testing.B) {
+	for _, n := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("submitters=%d", n), func(b *testing.B) {
+			s := benchStore(b)
+			measure(b, func() { submit(b, s, n) })
+		})
+	}
+}
+
+// work claims and settles until n events are done.
+func work(b *testing.B, s *sqlite.Store, n int) {
+	ctx := context.Background()
+	want := ichido.Want{Slots: map[string]int{"github": 128}, Lease: time.Minute, Bytes: 8 << 20}
+	for done := 0; done < n; {
+		got, err := s.Claim(ctx, want)
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		if len(got) == 0 {
+			<-s.Ready()
+			continue
+		}
+		settlements := make([]ichido.Settlement, len(got))
+		for i := range got {
+			if len(got[i].Body) != 1300 {
+				b.Errorf("body of %d bytes", len(got[i].Body))
+			}
+			settlements[i] = ichido.Settlement{Record: &got[i], State: ichido.Done, Outcome: ichido.Applied}
+		}
+		errs, err := s.Settle(ctx, settlements)
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		for _, err := range errs {
+			if err != nil {
+				b.Error(err)
+			}
+		}
+		done += len(got)
+	}
+}
+
+// BenchmarkLifecycle is an event from its acceptance to its end: accepted by
+// 64 or 256 submitters, claimed with its body and settled by two workers.
+func BenchmarkLifecycle(b *testing.B) {
+	for _, n := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("submitters=%d", n), func(b *testing.B) {
+			s := benchStore(b)
+			measure(b, func() {
+				var wg sync.WaitGroup
+				wg.Go(func() { work(b, s, b.N) })
+				submit(b, s, n)
+				wg.Wait()
+			})
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package sqlite
+
+import (
+	"sync"
+	"time"
+
+	"ichido.dev/ichido"
+)
+
+// freshBytes bounds the bodies that are kept in memory.
+const freshBytes = 8 << 20
+
+// fresh remembers what was accepted lately, as far as it never changes: most
+// events are claimed within milliseconds, and reading them back from the
+// database costs as much as a fifth of their life. Whether an event is there
+// to be claimed is the database's to say, always.
+type fresh struct {
+	mu    sync.Mutex // guards everything below
+	bySeq map[int64]ichido.Record
+	order []int64 // ascending; holds taken ones too
+	bytes int
+}
+
+// remember keeps copies of accepted records, and forgets the oldest ones when
+// there are too many.
+func (f *fresh) remember(records []ichido.Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.bySeq == nil {
+		f.bySeq = map[int64]ichido.Record{}
+	}
+	for i := range records {
+		r := &records[i]
+		f.bySeq[r.Seq] = *r
+		f.order = append(f.order, r.Seq)
+		f.bytes += len(r.Header) + len(r.Body)
+	}
+	gone := 0
+	for ; f.bytes > freshBytes; gone++ {
+		f.forget(f.order[gone])
+	}
+	f.order = f.order[gone:]
+	if len(f.bySeq) == 0 {
+		f.order = f.order[:0]
+	}
+}
+
+func (f *fresh) forget(seq int64) (r ichido.Record, ok bool) {
+	r, ok = f.bySeq[seq]
+	if ok {
+		delete(f.bySeq, seq)
+		f.bytes -= len(r.Header) + len(r.Body)
+	}
+	return r, ok
+}
+
+// take gives each claimed record what is remembered of it, which is forgotten
+// then, and returns the indices of the others.
+func (f *fresh) take(claimed []ichido.Record) (others []int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range claimed {
+		r, ok := f.forget(claimed[i].Seq)
+		if !ok {
+			others = append(others, i)
+			continue
+		}
+		setFixed(&claimed[i], &r)
+	}
+	return others
+}
+
+// setFixed sets what never changes about an event.
+func setFixed(r, from *ichido.Record) {
+	r.Hash, r.Source, r.Key, r.Type, r.TypeSigned = from.Hash, from.Source, from.Key, from.Type, from.TypeSigned
+	r.Fingerprint, r.Strength, r.Scheme, r.Secret = from.Fingerprint, from.Strength, from.Scheme, from.Secret
+	r.Time, r.ReceivedAt = from.Time, from.ReceivedAt
+	r.Header, r.Body, r.Confirm = from.Header, from.Body, from.Confirm
+}
+
+// copyOf returns what is to be remembered of an accepted record, in memory of
+// its own, as the database would give it back.
+func copyOf(r *ichido.Record, seq int64) ichido.Record {
+	var c ichido.Record
+	setFixed(&c, r)
+	c.Seq = seq
+	c.Time, c.ReceivedAt = milliseconds(r.Time), milliseconds(r.ReceivedAt)
+	bytes := append(append(make([]byte, 0, len(r.Header)+len(r.Body)), r.Header...), r.Body...)
+	c.Header, c.Body = bytes[:len(r.Header):len(r.Header)], bytes[len(r.Header):]
+	return c
+}
+
+func milliseconds(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return time.UnixMilli(t.UnixMilli()).UTC()
+}
