@@ -89,17 +89,20 @@ func (c *contestant) mark(ctx context.Context) (mark, error) {
 func start(ctx context.Context, name, driver, dir string) (*contestant, error) {
 	switch name {
 	case floor:
-		return serveBare(ctx, func(string, []byte, [32]byte) error { return nil }, func(context.Context, *mark) error { return nil })
+		return serveBare(ctx, nil, func(context.Context, *mark) error { return nil })
 	case inbox:
 		return serveInbox(ctx, driver, dir)
-	case single, prototype:
-		return serveBaseline(ctx, name, driver, dir)
+	case single:
+		return serveSingle(ctx, driver, dir)
+	case prototype:
+		return servePrototype(ctx, driver, dir)
 	}
 	return nil, errors.New("there is no such contestant")
 }
 
-// serveBare serves the floor's handler: the whole body, the MAC, and store.
-func serveBare(ctx context.Context, store func(event string, body []byte, sum [32]byte) error, count func(context.Context, *mark) error) (*contestant, error) {
+// serveBare serves the floor's handler: the whole body, the MAC, and store,
+// where there is one.
+func serveBare(ctx context.Context, store func(*delivered) error, count func(context.Context, *mark) error) (*contestant, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -117,9 +120,12 @@ func serveBare(ctx context.Context, store func(event string, body []byte, sum [3
 			http.Error(w, "signature", http.StatusUnauthorized)
 			return
 		}
-		if err := store(r.Header.Get("X-GitHub-Event"), body, sha256.Sum256(body)); err != nil {
-			http.Error(w, "store", http.StatusServiceUnavailable)
-			return
+		if store != nil {
+			d := &delivered{event: r.Header.Get("X-GitHub-Event"), header: r.Header.Get("X-Hub-Signature-256"), body: body, sum: sha256.Sum256(body), at: time.Now().Unix()}
+			if err := store(d); err != nil {
+				http.Error(w, "store", http.StatusServiceUnavailable)
+				return
+			}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"accepted":true}`)
