@@ -68,12 +68,12 @@ type Limits struct {
 // ones stay until somebody decides about them.
 type Retention struct {
 	// Bodies are removed this long after the event is done. Default 30d.
-	Bodies Duration `yaml:"bodies"`
+	Bodies Keep `yaml:"bodies"`
 
 	// Keys are forgotten this long after the event is done: from then on a
 	// resend is a new event. Never shorter than the sender may resend. Default
-	// 30d, and for ever where the scheme signs no time.
-	Keys Duration `yaml:"keys"`
+	// 30d, and forever where the scheme signs no time.
+	Keys Keep `yaml:"keys"`
 }
 
 // Source is one inbound endpoint.
@@ -206,7 +206,7 @@ func (c *Config) withDefaults() {
 	setDefault(&c.Store, DefaultStore)
 	setDefault(&c.Limits.Connections, 4096)
 	setDefault(&c.Limits.FreeDisk, 512<<20)
-	setDefault(&c.Retention.Bodies, Duration(DefaultRetention))
+	setDefault(&c.Retention.Bodies, Keep(DefaultRetention))
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		setDefault(&s.Path, "/hooks/"+s.Name)

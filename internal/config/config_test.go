@@ -22,7 +22,7 @@ sources:
       - env:STRIPE_WEBHOOK_SECRET
       - {value: env:STRIPE_OLD_SECRET, not_after: 2026-12-31T00:00:00Z}
     deliver: {to: http://localhost:3000/webhooks/stripe, backoff: [1s, 2m]}
-  - {name: flow, provider: github, secrets: [env:GITHUB_SECRET, file:/run/secrets/github], path: /flow}
+  - {name: flow, provider: github, secrets: [env:GITHUB_SECRET, file:/run/secrets/github], path: /flow, retention: {keys: forever}}
   - name: gemini-simple
     provider: shared-secret
     path_token: env:HOOK_PATH_TOKEN
@@ -39,10 +39,10 @@ func TestValidFileIsDecodedWithDefaults(t *testing.T) {
 	}
 	stripe, flow, gemini := f.Sources[0], f.Sources[1], f.Sources[2]
 	got := []any{f.Admin.Listen, stripe.Path, len(stripe.Secrets), stripe.Secrets[1].NotAfter.Year(), time.Duration(stripe.Deliver.Backoff[1]),
-		time.Duration(stripe.Retention.Bodies), gemini.BodyLimit, float64(gemini.Rate), gemini.Confirm.Gemini.APIKey.Ref.String(),
+		time.Duration(stripe.Retention.Bodies), flow.Retention.Keys, gemini.BodyLimit, float64(gemini.Rate), gemini.Confirm.Gemini.APIKey.Ref.String(),
 		flow.Secrets[0].Ref.String(), flow.Secrets[1].Ref.String()}
 	want := []any{DefaultAdminListen, "/hooks/stripe", 2, 2026, 2 * time.Minute,
-		7 * 24 * time.Hour, Size(64 << 10), 100.0, "env:GEMINI_API_KEY",
+		7 * 24 * time.Hour, Forever, Size(64 << 10), 100.0, "env:GEMINI_API_KEY",
 		"env:GITHUB_SECRET", "file:/run/secrets/github"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("decoded settings (-want +got):\n%s", diff)

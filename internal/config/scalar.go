@@ -16,7 +16,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	s := string(text)
 	if days, found := strings.CutSuffix(s, "d"); found {
 		n, err := strconv.ParseUint(days, 10, 16)
-		if err != nil {
+		if err != nil || n == 0 {
 			return fmt.Errorf("%q is not a duration; write for example 30d, 72h or 90s", s)
 		}
 		*d = Duration(time.Duration(n) * 24 * time.Hour)
@@ -26,11 +26,34 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("%q is not a duration; write for example 90s, 5m, 72h or 30d", s)
 	}
-	if v < 0 {
-		return fmt.Errorf("%q is negative; write a positive duration", s)
+	if v <= 0 {
+		return fmt.Errorf("%q is not positive; leave the setting out for its default", s)
 	}
 	*d = Duration(v)
 	return nil
+}
+
+// Keep is how long something stays: a duration, or the word forever.
+type Keep time.Duration
+
+// Forever keeps without an end.
+const Forever Keep = -1
+
+// UnmarshalText reads a duration or the word forever.
+func (k *Keep) UnmarshalText(text []byte) error {
+	if string(text) == "forever" {
+		*k = Forever
+		return nil
+	}
+	return (*Duration)(k).UnmarshalText(text)
+}
+
+// Before returns the time before which nothing stays, zero for none.
+func (k Keep) Before(now time.Time) time.Time {
+	if k == Forever {
+		return time.Time{}
+	}
+	return now.Add(-time.Duration(k))
 }
 
 // Size is a number of bytes, written with a unit: 64KiB, 1MiB, 2GiB, 512B.
@@ -50,7 +73,7 @@ func (z *Size) UnmarshalText(text []byte) error {
 			continue
 		}
 		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
-		if err != nil || n < 0 || n > math.MaxInt64/unit.bytes {
+		if err != nil || n <= 0 || n > math.MaxInt64/unit.bytes {
 			break
 		}
 		*z = Size(n * unit.bytes)

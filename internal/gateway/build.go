@@ -23,8 +23,8 @@ type endpoint struct {
 	tokened    bool   // the path ends in a secret segment
 	source     ichido.Source
 	inbox      *ichido.Inbox
-	keepBodies time.Duration
-	keepKeys   time.Duration // 0: for ever
+	keepBodies config.Keep
+	keepKeys   config.Keep
 }
 
 // Check builds every source of a configuration without serving it, and
@@ -66,7 +66,7 @@ func (b *builder) endpoint() *endpoint {
 		name:       b.in.Name,
 		path:       strings.TrimSuffix(b.in.Path, "/"),
 		tokened:    b.in.PathToken.IsSet(),
-		keepBodies: time.Duration(b.in.Retention.Bodies),
+		keepBodies: b.in.Retention.Bodies,
 	}
 	src := b.verifying()
 	if e.tokened {
@@ -218,23 +218,23 @@ func (b *builder) confirm(src *ichido.Source) {
 
 // keyRetention returns how long keys are kept: at least as long as the sender
 // may resend, for ever by default where its scheme signs no time.
-func (b *builder) keyRetention() time.Duration {
-	keys := time.Duration(b.in.Retention.Keys)
+func (b *builder) keyRetention() config.Keep {
+	keys := b.in.Retention.Keys
 	profile, err := provider.Lookup(b.in.Provider)
 	if err != nil {
 		return keys
 	}
 	if keys == 0 {
 		if !signsTime(profile) {
-			return 0
+			return config.Forever
 		}
-		return config.DefaultRetention
+		return config.Keep(config.DefaultRetention)
 	}
 	horizon := profile.Horizon
 	if horizon == 0 {
 		horizon = unknownHorizon
 	}
-	if keys < horizon {
+	if keys != config.Forever && time.Duration(keys) < horizon {
 		b.file.Add(b.at+".retention.keys", fmt.Sprintf("is shorter than the %s in which %s may send an event again", horizon, b.in.Provider),
 			"keep keys at least that long, or an old delivery becomes a second event")
 	}

@@ -31,11 +31,7 @@ func (g *Gateway) housekeep(ctx context.Context) {
 func (g *Gateway) purge(ctx context.Context) {
 	now := time.Now()
 	for _, e := range g.current.Load().endpoints {
-		var keys time.Time
-		if e.keepKeys > 0 {
-			keys = now.Add(-e.keepKeys)
-		}
-		bodies, forgotten, err := g.archive.Purge(ctx, e.name, now.Add(-e.keepBodies), keys)
+		bodies, forgotten, err := g.archive.Purge(ctx, e.name, e.keepBodies.Before(now), e.keepKeys.Before(now))
 		if ctx.Err() != nil {
 			return
 		}
