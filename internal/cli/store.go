@@ -26,6 +26,11 @@ func (a *app) openStore(ctx context.Context, c *config.Config, create bool) (*sq
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the store's folder: %w", err)
 	}
+	if create {
+		if err := touch(path); err != nil {
+			return nil, nil, err
+		}
+	}
 	db, err := sql.Open(a.env.Driver, "file:"+(&url.URL{Path: path}).EscapedPath())
 	if err != nil {
 		return nil, nil, fmt.Errorf("open store: %w", err)
@@ -35,6 +40,16 @@ func (a *app) openStore(ctx context.Context, c *config.Config, create bool) (*sq
 		return nil, nil, errors.Join(fmt.Errorf("open store: %w", err), db.Close())
 	}
 	return store, func() error { return errors.Join(store.Close(), db.Close()) }, nil
+}
+
+// touch makes the database file, for its owner only: it will hold payloads.
+// SQLite gives the files beside it the same mode.
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("make the store: %w", err)
+	}
+	return f.Close()
 }
 
 // storeConfig returns a configuration that names only a store.
