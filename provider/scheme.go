@@ -264,12 +264,12 @@ func (s *scheme) readBodyTime(w *work, members []member, slot int) *ichido.Error
 	if m.state != memberFound {
 		return errTimeMissing
 	}
-	w.timeText = string(m.text(w.view))
-	if w.timeText[0] == '"' && s.unit != unitSeconds && s.unit != unitMillis {
-		w.timeText = strings.Trim(w.timeText, `"`)
+	raw := m.text(w.view)
+	if raw[0] == '"' && s.unit != unitSeconds && s.unit != unitMillis {
+		raw = raw[1 : len(raw)-1]
 	}
 	var ok bool
-	if w.time, ok = parseTime(w.timeText, s.unit); !ok {
+	if w.time, ok = parseTime(string(raw), s.unit); !ok {
 		return errTimeMalformed
 	}
 	return nil

@@ -268,7 +268,10 @@ func TestEveryVariantPassesTheSuite(t *testing.T) {
 	for _, s := range suites(t) {
 		name := s.profile + "/" + s.variant
 		covered[name] = true
-		t.Run(name+"/"+s.header, func(t *testing.T) { providertest.Run(t, s.testCase(t)) })
+		t.Run(name+"/"+s.header, func(t *testing.T) {
+			t.Parallel()
+			providertest.Run(t, s.testCase(t))
+		})
 	}
 	for _, name := range Names() {
 		p, err := Lookup(name)
