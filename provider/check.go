@@ -247,9 +247,9 @@ func checkTime(p *problems, field string, ts *tsSpec) {
 	if !slices.Contains(units, ts.Unit) {
 		p.add("%s.unit %q is unknown: use one of %s", field, ts.Unit, strings.Join(units, ", "))
 	}
-	tolerance := time.Duration(ts.Tolerance) * time.Second
+	tolerance := ts.window()
 	switch {
-	case ts.EventTime && ts.Tolerance == 0: // no window: honest retries carry the old time
+	case ts.EventTime && ts.Tolerance == nil: // no window: honest retries carry the old time
 	case tolerance <= 0:
 		p.add("%s.tolerance must be positive", field)
 	case tolerance > maxTolerance && !ts.LongOK:

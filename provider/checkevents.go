@@ -3,7 +3,6 @@ package provider
 import (
 	"slices"
 	"strings"
-	"time"
 )
 
 // signed reports whether the proof of the variant covers the value at a
@@ -130,7 +129,7 @@ func (f *profileFile) describe() {
 			TypeSigned: len(v.Events.Type) > 0 && v.Kind != kindToken, TimeSigned: v.TS != nil,
 		}
 		if v.TS != nil {
-			d.Tolerance = time.Duration(v.TS.Tolerance) * time.Second
+			d.Tolerance = v.TS.window()
 		}
 		for _, from := range v.Events.Type {
 			if places, err := parsePlaces(from); err == nil && !v.signed(places[0]) {

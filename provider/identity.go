@@ -2,7 +2,6 @@ package provider
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -237,6 +236,9 @@ func (e *engine) eventType(w *work, d *ichido.Delivery, id *identity, p *ichido.
 			return errRepeated
 		}
 		valid := state == valueFound && printable(text, maxType)
+		if r.kind == inHeader && id.action >= 0 && strings.Contains(text, ".") {
+			valid = false // the action is read from the body
+		}
 		if !valid && r.kind == inHeader {
 			return errTypeMalformed
 		}
@@ -290,117 +292,4 @@ func (e *engine) needed(w *work, d *ichido.Delivery, id *identity, p *ichido.Pro
 		}
 	}
 	p.Ignored = "nothing to act on"
-}
-
-// identityOf sets ID, Key and Fingerprint.
-func (e *engine) identityOf(w *work, d *ichido.Delivery, s *scheme, body []byte, p *ichido.Proof) {
-	id := s.identity
-	id.readID(w, d, p)
-	if p.Unreadable != "" {
-		return
-	}
-	switch {
-	case p.ID != "" && !id.keyFirst:
-		p.Key = p.ID
-	case len(id.key) > 0:
-		p.Key, p.Unreadable = id.renderKey(w, d)
-	case id.keyMode == keyBody:
-		if s.body || s.kind == kindToken || s.kind == kindNone {
-			p.Key = hexDigest(p.Fingerprint)
-		} else {
-			p.Key = hexDigest(sha256.Sum256(body))
-		}
-	case id.keyMode == keySigned:
-		p.Key = hexDigest(s.signedDigest(w, body))
-	default:
-		p.Unreadable = "id missing"
-	}
-	if p.Unreadable != "" {
-		return
-	}
-	if id.fingerprintKey {
-		p.Fingerprint = sha256.Sum256([]byte(p.Key))
-	}
-	id.memberFingerprint(w, p)
-}
-
-func hexDigest(digest [sha256.Size]byte) string {
-	var text [2 * sha256.Size]byte
-	hex.Encode(text[:], digest[:])
-	return string(text[:])
-}
-
-// readID reads the first id that is there. An empty one counts as absent.
-func (id *identity) readID(w *work, d *ichido.Delivery, p *ichido.Proof) {
-	for _, r := range id.ids {
-		text, state := id.value(w, d, r, false)
-		switch {
-		case state == valueMissing || state == valueFound && text == "":
-			continue
-		case state == valueAmbiguous:
-			p.Unreadable = "id twice"
-		case state == valueShape || !validID(text):
-			p.Unreadable = "id malformed"
-		default:
-			p.ID = text
-		}
-		return
-	}
-}
-
-// renderKey renders the key template, or says why it cannot.
-func (id *identity) renderKey(w *work, d *ichido.Delivery) (key, unreadable string) {
-	var b strings.Builder
-	for i := range id.key {
-		part := &id.key[i]
-		if len(part.refs) == 0 {
-			b.WriteString(part.literal)
-			continue
-		}
-		text, found := "", false
-		for _, r := range part.refs {
-			value, state := id.value(w, d, r, true)
-			if state == valueAmbiguous || state == valueShape {
-				return "", "a member of the key has another shape, or is there twice"
-			}
-			if state == valueFound && value != "" {
-				text, found = value, true
-				break
-			}
-		}
-		switch {
-		case !found && !part.optional:
-			return "", "a member of the key is missing"
-		case found && (!validID(text) || part.before != "" && strings.Contains(text, part.before)):
-			return "", "a member of the key is malformed"
-		}
-		b.WriteString(text)
-	}
-	if b.Len() > maxID {
-		return "", "key too long"
-	}
-	return b.String(), ""
-}
-
-// memberFingerprint sets the fingerprint over the members that the operator
-// named.
-func (id *identity) memberFingerprint(w *work, p *ichido.Proof) {
-	if len(id.fingerprint) == 0 {
-		return
-	}
-	values := make([][]byte, len(id.fingerprint))
-	for i, slot := range id.fingerprintSlot {
-		m := w.member(slot)
-		if m.state != memberFound {
-			p.Unreadable = "a member of the fingerprint is missing or there twice"
-			return
-		}
-		values[i] = m.text(w.view)
-	}
-	canonical := canonicalMembers(id.fingerprint, values)
-	if canonical == nil {
-		p.Unreadable = "a member of the fingerprint is not strict JSON"
-		return
-	}
-	p.Fingerprint = sha256.Sum256(canonical)
 }

@@ -1,12 +1,8 @@
 package provider
 
 import (
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rsa"
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"strings"
 	"time"
@@ -61,7 +57,7 @@ func newJWTRule(v *variantSpec, settings map[string]string) *jwtRule {
 	if v.HeaderTS != nil {
 		places, _ := parsePlaces(v.HeaderTS.From)
 		r.header, r.unit = &places[0], v.HeaderTS.Unit
-		r.tolerance = time.Duration(v.HeaderTS.Tolerance) * time.Second
+		r.tolerance = v.HeaderTS.window()
 	}
 	return r
 }
@@ -186,132 +182,6 @@ func (s *scheme) verifyByID(jws *jose.JSONWebSignature, header jose.Header, d *i
 	return index, payload, err
 }
 
-// check judges the claims of a token that verified.
-func (r *jwtRule) check(w *work, d *ichido.Delivery) error {
-	members := make([]member, r.times.paths)
-	if r.times.read(&w.scanner, w.token, members) != envelopeObject {
-		return errMalformed
-	}
-	for i, name := range r.names {
-		if !claimHolds(w.token, members[3+i], r.claims[name]) {
-			if name == "aud" {
-				return errAudience
-			}
-			return errClaim
-		}
-	}
-	if r.bodyHash != nil && !r.bodyMatches(w, members[len(members)-1], d.Body) {
-		return errBodyHash
-	}
-	if err := r.checkTimes(w, members, d.ReceivedAt); err != nil {
-		return err
-	}
-	return r.checkHeader(d)
-}
-
-// claimHolds reports whether a claim is exactly want, or a list that has it.
-func claimHolds(token []byte, m member, want string) bool {
-	if m.state != memberFound || want == "" {
-		return false
-	}
-	raw := m.text(token)
-	if text, ok := unquote(raw); ok {
-		return text == want
-	}
-	scanner := new(jsonScanner)
-	scanner.reset(raw)
-	if open, err := scanner.decoder.ReadToken(); err != nil || open.Kind() != '[' {
-		return false
-	}
-	for scanner.decoder.PeekKind() == '"' {
-		item, err := scanner.decoder.ReadToken()
-		if err != nil {
-			return false
-		}
-		if item.String() == want {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *jwtRule) checkTimes(w *work, members []member, now time.Time) error {
-	exp, hasExp, okExp := claimTime(w.token, members[0])
-	nbf, hasNbf, okNbf := claimTime(w.token, members[1])
-	iat, hasIat, okIat := claimTime(w.token, members[2])
-	if !okExp || !okNbf || !okIat {
-		return errMalformed
-	}
-	switch {
-	case !hasExp && (r.iatLimit == 0 || !hasIat):
-		return errExpired // a token that never ends is refused
-	case hasExp && !now.Before(exp.Add(r.leeway)):
-		return errExpired
-	case hasNbf && now.Before(nbf.Add(-r.leeway)):
-		return errNotYetValid
-	case hasIat && now.Before(iat.Add(-max(r.leeway, r.tolerance, time.Minute))):
-		return errNotYetValid
-	}
-	if hasIat {
-		w.time = iat
-	}
-	if !hasExp {
-		return fresh(iat, now, unitSeconds, r.iatLimit)
-	}
-	return nil
-}
-
-// claimTime reads a time claim: whole seconds, or seconds with a fraction
-// that is dropped.
-func claimTime(token []byte, m member) (t time.Time, present, ok bool) {
-	if m.state == memberMissing {
-		return t, false, true
-	}
-	if m.state != memberFound {
-		return t, true, false
-	}
-	whole, fraction, _ := strings.Cut(string(m.text(token)), ".")
-	if strings.Trim(fraction, "0123456789") != "" {
-		return t, true, false
-	}
-	n, valid := parseDigits(whole, 1, 11)
-	return time.Unix(n, 0), true, valid
-}
-
-// checkHeader judges a time outside the token. It proves nothing, for it is
-// not signed; an old one is refused all the same.
-func (r *jwtRule) checkHeader(d *ichido.Delivery) error {
-	if r.header == nil {
-		return nil
-	}
-	values := d.Header[r.header.name]
-	switch {
-	case len(values) == 0:
-		return errTimeMissing
-	case len(values) > 1:
-		return errRepeated
-	}
-	t, ok := parseTime(values[0], r.unit)
-	if !ok {
-		return errTimeMalformed
-	}
-	return fresh(t, d.ReceivedAt, r.unit, r.tolerance)
-}
-
-func (r *jwtRule) bodyMatches(w *work, m member, body []byte) bool {
-	if m.state != memberFound {
-		return false
-	}
-	text, ok := unquote(m.text(w.token))
-	if !ok {
-		return false
-	}
-	g := grammar{encoding: r.bodyHash.Encoding, size: sha256.Size}
-	n, ok := g.decode(w.macs[0][:], &w.text, text)
-	digest := sha256.Sum256(body)
-	return ok && subtle.ConstantTimeCompare(digest[:], w.macs[0][:n]) == 1
-}
-
 // checkKey ties the kind of a key to the algorithms.
 func (r *jwtRule) checkKey(public any) error {
 	for _, alg := range r.algorithms {
@@ -323,27 +193,4 @@ func (r *jwtRule) checkKey(public any) error {
 		}
 	}
 	return errors.New("is a public key of another kind than the scheme's algorithms")
-}
-
-// publicKey is a key of a published set.
-type publicKey struct {
-	id  string
-	alg string // "" when the set does not say
-	key any
-}
-
-// fits reports whether the key may be used with an algorithm.
-func (k publicKey) fits(alg string) bool {
-	switch key := k.key.(type) {
-	case ed25519.PublicKey:
-		return alg == "ed25519" || alg == "EdDSA"
-	case *rsa.PublicKey:
-		return (strings.HasPrefix(alg, "rsa-") || strings.HasPrefix(alg, "RS") || strings.HasPrefix(alg, "PS")) && (k.alg == "" || k.alg == alg)
-	case *ecdsa.PublicKey:
-		curves := map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521(), "ecdsa-p256-sha256": elliptic.P256()}
-		return curves[alg] == key.Curve
-	case []byte:
-		return strings.HasPrefix(alg, "HS")
-	}
-	return false
 }

@@ -41,6 +41,8 @@ func TestLoaderRefuses(t *testing.T) {
 		{"a member in the message", `"{ts}.{body}"`, `"{json:a}.{body}"`, "cannot be signed"},
 		{"ts in the message but not set", "    ts: {from: \"header:X-T\", unit: s, tolerance: 300}\n", "", "ts is not set"},
 		{"an unknown unit", "unit: s", "unit: minutes", "unit"},
+		{"a tolerance of zero", "tolerance: 300", "tolerance: 0", "must be positive"},
+		{"a field twice", "id: x", "id: x\nid: y", "already defined"},
 		{"a negative tolerance", "tolerance: 300", "tolerance: -1", "must be positive"},
 		{"a tolerance over an hour", "tolerance: 300", "tolerance: 3601", "long_ok"},
 		{"no signature", "    sig: {from: \"header:X-S\", encoding: hex}\n", "", "sig is missing"},

@@ -79,9 +79,17 @@ type variantSpec struct {
 type tsSpec struct {
 	From      string `yaml:"from"`
 	Unit      string `yaml:"unit"`
-	Tolerance int    `yaml:"tolerance"` // seconds; 300 when left out
+	Tolerance *int   `yaml:"tolerance"` // seconds; 300 when left out
 	LongOK    bool   `yaml:"long_ok"`   // more than an hour is meant
 	EventTime bool   `yaml:"event_time"`
+}
+
+// window is the tolerance as a duration, 0 for none.
+func (ts *tsSpec) window() time.Duration {
+	if ts.Tolerance == nil {
+		return 0
+	}
+	return time.Duration(*ts.Tolerance) * time.Second
 }
 
 // sigSpec says where the signature is and how it is written.
@@ -178,8 +186,9 @@ func (f *profileFile) setDefaults() {
 			v.Msg = "{body}"
 		}
 		for _, ts := range []*tsSpec{v.TS, v.HeaderTS} {
-			if ts != nil && ts.Tolerance == 0 && !ts.EventTime {
-				ts.Tolerance = defaultTolerance
+			if ts != nil && ts.Tolerance == nil && !ts.EventTime {
+				tolerance := defaultTolerance
+				ts.Tolerance = &tolerance
 			}
 		}
 		v.setKeyDefaults()
