@@ -100,18 +100,21 @@ func BenchmarkAccept(b *testing.B) {
 	}
 }
 
-// work claims and settles until n events are done.
-func work(b *testing.B, s *sqlite.Store, n int) {
+// work claims and settles until done has counted b.N events.
+func work(b *testing.B, s *sqlite.Store, done *atomic.Int64) {
 	ctx := context.Background()
 	want := ichido.Want{Slots: map[string]int{"github": 128}, Lease: time.Minute, Bytes: 8 << 20}
-	for done := 0; done < n; {
+	for done.Load() < int64(b.N) && !b.Failed() {
 		got, err := s.Claim(ctx, want)
 		if err != nil {
 			b.Error(err)
 			return
 		}
 		if len(got) == 0 {
-			<-s.Ready()
+			select {
+			case <-s.Ready():
+			case <-time.After(time.Millisecond):
+			}
 			continue
 		}
 		settlements := make([]ichido.Settlement, len(got))
@@ -131,19 +134,22 @@ func work(b *testing.B, s *sqlite.Store, n int) {
 				b.Error(err)
 			}
 		}
-		done += len(got)
+		done.Add(int64(len(got)))
 	}
 }
 
 // BenchmarkLifecycle is an event from its acceptance to its end: accepted by
-// 64 or 256 submitters, claimed with its body and settled by two workers.
+// 64 or 256 submitters, claimed with its body and settled by four workers.
 func BenchmarkLifecycle(b *testing.B) {
 	for _, n := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("submitters=%d", n), func(b *testing.B) {
 			s := benchStore(b)
 			measure(b, func() {
 				var wg sync.WaitGroup
-				wg.Go(func() { work(b, s, b.N) })
+				var done atomic.Int64
+				for range 4 {
+					wg.Go(func() { work(b, s, &done) })
+				}
 				submit(b, s, n)
 				wg.Wait()
 			})

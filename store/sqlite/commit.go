@@ -216,7 +216,7 @@ func (s *Store) commit(group []*op) error {
 	}
 	s.commits.Add(1)
 	s.rows += t.added
-	s.fresh.remember(t.fresh)
+	s.fresh.remember(t.fresh, t.now)
 	for _, f := range t.after {
 		f()
 	}

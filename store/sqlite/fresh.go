@@ -1,14 +1,19 @@
 package sqlite
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"ichido.dev/ichido"
 )
 
-// freshBytes bounds the bodies that are kept in memory.
-const freshBytes = 8 << 20
+// freshBytes bounds the bodies that are kept in memory, and freshFor the time
+// that one of them may take the place of others.
+const (
+	freshBytes = 8 << 20
+	freshFor   = int64(time.Minute / time.Millisecond)
+)
 
 // fresh remembers what was accepted lately, as far as it never changes: most
 // events are claimed within milliseconds, and reading them back from the
@@ -17,32 +22,55 @@ const freshBytes = 8 << 20
 type fresh struct {
 	mu    sync.Mutex // guards everything below
 	bySeq map[int64]ichido.Record
-	order []int64 // ascending; holds taken ones too
+	order []aged // oldest first; holds those that were taken, too
 	bytes int
 }
 
-// remember keeps copies of accepted records, and forgets the oldest ones when
-// there are too many.
-func (f *fresh) remember(records []ichido.Record) {
+type aged struct {
+	seq, at int64 // at: ms
+}
+
+// remember keeps copies of accepted records as long as there is room. When
+// there is none the older ones stay, because they are claimed before; but not
+// for ever, since their source may have no worker.
+func (f *fresh) remember(records []ichido.Record, now int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.bySeq == nil {
 		f.bySeq = map[int64]ichido.Record{}
 	}
-	for i := range records {
-		r := &records[i]
-		f.bySeq[r.Seq] = *r
-		f.order = append(f.order, r.Seq)
-		f.bytes += len(r.Header) + len(r.Body)
-	}
 	gone := 0
-	for ; f.bytes > freshBytes; gone++ {
-		f.forget(f.order[gone])
+	for _, old := range f.order {
+		if _, ok := f.bySeq[old.seq]; ok && now-old.at < freshFor {
+			break
+		}
+		f.forget(old.seq)
+		gone++
 	}
 	f.order = f.order[gone:]
-	if len(f.bySeq) == 0 {
-		f.order = f.order[:0]
+	if len(f.order) > 2*len(f.bySeq)+1024 {
+		f.order = slices.DeleteFunc(f.order, func(a aged) bool {
+			_, ok := f.bySeq[a.seq]
+			return !ok
+		})
 	}
+	for i := range records {
+		r := &records[i]
+		size := len(r.Header) + len(r.Body)
+		if f.bytes+size > freshBytes {
+			return
+		}
+		f.bySeq[r.Seq] = *r
+		f.order = append(f.order, aged{r.Seq, now})
+		f.bytes += size
+	}
+}
+
+// room reports whether remember would keep a record of that size.
+func (f *fresh) room(size int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bytes+size <= freshBytes
 }
 
 func (f *fresh) forget(seq int64) (r ichido.Record, ok bool) {

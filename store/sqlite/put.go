@@ -69,7 +69,9 @@ func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
 	}
 	if r.State == "" || r.State == ichido.Pending {
 		t.wake = true
-		t.fresh = append(t.fresh, copyOf(r, t.seq))
+		if t.s.fresh.room(len(r.Header) + len(r.Body)) {
+			t.fresh = append(t.fresh, copyOf(r, t.seq))
+		}
 	} else if _, err := t.w.keep.Exec(stateCode(r.State), r.Outcome, cleanCause(r.Cause), attempts, t.seq); err != nil {
 		return 0, fmt.Errorf("settle new event: %w", err)
 	}
