@@ -31,7 +31,12 @@ const (
 	maxHeaderValue = 8 << 10
 	maxElements    = 32
 	maxCandidates  = 8
-	maxSignature   = 512 // bytes, decoded: RSA of 4096 bits
+
+	// Of public-key signatures, each of which is checked with every key over
+	// the whole body.
+	maxPublicCandidates = 4
+
+	maxSignature = 512 // bytes, decoded: RSA of 4096 bits
 )
 
 // grammar reads the value of a signature header.

@@ -135,6 +135,33 @@ func TestHeaderFamiliesAreNotMixed(t *testing.T) {
 	}
 }
 
+// The work that a forged delivery causes has a bound.
+func TestCandidatesHaveABound(t *testing.T) {
+	for _, s := range suites(t) {
+		if s.after != "," {
+			continue
+		}
+		f, _ := lookup(s.profile)
+		source, err := newSource(f, s.config(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := s.sign(t, f, []byte(`{"type":"x"}`), suiteNow, nil)
+		right := d.Header.Get(s.header)
+		tag, _, _ := strings.Cut(right, ",")
+		wrong, bound := tag+","+strings.Repeat("A", 43)+"=", maxCandidates
+		if s.private != "" {
+			wrong, bound = tag+","+strings.Repeat("A", 86)+"==", maxPublicCandidates
+		}
+		for n, want := range map[int]bool{1: true, bound - 1: true, bound: false, 100: false} {
+			d.Header[s.header] = []string{strings.Repeat(wrong+" ", n) + right}
+			if _, err := source.Provider.Verify(d); (err == nil) != want {
+				t.Errorf("%s %s: %d wrong candidates before the right one: %v", s.profile, s.variant, n, err)
+			}
+		}
+	}
+}
+
 // The same body under five types is one event: the type is not signed.
 func TestUnsignedTypeDoesNotMakeAnEvent(t *testing.T) {
 	keys := map[string]bool{}

@@ -82,7 +82,7 @@ func (s *scheme) verifyGroup(w *work, d *ichido.Delivery, group string) (int, er
 			w.n++
 		}
 	}
-	if w.n == 0 {
+	if w.n == 0 || s.kind == kindSig && w.n > maxPublicCandidates {
 		return 0, errMalformed
 	}
 	if err := s.readTime(w, d); err != nil {
