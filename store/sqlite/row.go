@@ -40,9 +40,9 @@ func flagsOf(r *ichido.Record) int64 {
 // An event's columns: what changes while it is worked, what never changes,
 // and the rest.
 const (
-	workColumns  = `seq, source, due, attempts, deaths, size, copies, replays`
+	workColumns  = `seq, source, due, attempts, deaths, size, copies, replays, cause`
 	fixedColumns = `seq, source, hash, flags, fingerprint, type, scheme, received_at, signed_at, key`
-	restColumns  = `state, token, started, settled_at, outcome, cause, purged`
+	restColumns  = `state, token, started, settled_at, outcome, purged`
 	eventColumns = workColumns + `, ` + fixedColumns + `, ` + restColumns
 )
 
@@ -58,7 +58,7 @@ type row struct {
 }
 
 func (x *row) workDest() []any {
-	return []any{&x.Seq, &x.Source, &x.due, &x.Attempts, &x.Deaths, &x.Size, &x.Copies, &x.Replays}
+	return []any{&x.Seq, &x.Source, &x.due, &x.Attempts, &x.Deaths, &x.Size, &x.Copies, &x.Replays, &x.Cause}
 }
 
 func (x *row) fixedDest() []any {
@@ -66,7 +66,7 @@ func (x *row) fixedDest() []any {
 }
 
 func (x *row) eventDest() []any {
-	return append(append(x.workDest(), x.fixedDest()...), &x.state, &x.token, &x.Started, &x.settledAt, &x.Outcome, &x.Cause, &x.Purged)
+	return append(append(x.workDest(), x.fixedDest()...), &x.state, &x.token, &x.Started, &x.settledAt, &x.Outcome, &x.Purged)
 }
 
 // work returns what was scanned of the work columns.

@@ -16,9 +16,12 @@ func (s *Store) Settle(ctx context.Context, settlements []ichido.Settlement) ([]
 	}
 	b := settling{all: settlements, errs: make([]error, len(settlements))}
 	o := &op{name: "settle events", phase: settlePhase, rows: len(settlements), run: b.run}
+	seen := make(map[int64]bool, len(settlements))
 	for i := range settlements {
 		o.bytes += int64(len(settlements[i].Confirmed))
+		seen[settlements[i].Record.Seq] = true
 	}
+	b.singly = len(seen) < len(settlements)
 	if err := s.do(ctx, o, false); err != nil {
 		return nil, err
 	}
@@ -33,7 +36,7 @@ var errAgain = errors.New("run the transaction again")
 type settling struct {
 	all    []ichido.Settlement
 	errs   []error
-	singly bool // some lease was lost: the quick way cannot tell which
+	singly bool // in order, one by one: a lease was lost, or a record is there twice
 }
 
 // end is how claims end that one statement can settle together.
@@ -45,16 +48,18 @@ type end struct {
 	ok             bool
 }
 
-func endOf(e *ichido.Settlement) end {
-	switch e.State {
+func endOf(s *ichido.Settlement) end {
+	e := end{token: s.Record.Token, state: stateCode(s.State), cause: cleanCause(s.Cause), ok: true}
+	switch s.State {
 	case ichido.Done:
-		return end{token: e.Record.Token, state: stateDone, outcome: e.Outcome, ok: true}
+		e.outcome = s.Outcome
 	case ichido.Dead, ichido.Quarantined:
-		return end{token: e.Record.Token, state: stateCode(e.State), cause: cleanCause(e.Cause), ok: true}
 	case ichido.Pending:
-		return end{token: e.Record.Token, state: statePending, cause: cleanCause(e.Cause), back: bit(e.GiveBack), dueAfter: e.After.Milliseconds(), ok: true}
+		e.back, e.dueAfter = bit(s.GiveBack), s.After.Milliseconds()
+	default:
+		e.ok = false
 	}
-	return end{}
+	return e
 }
 
 // run settles the claims that end alike with one statement for all of them.
