@@ -35,7 +35,7 @@ func parseTime(text, unit string) (time.Time, bool) {
 		return parseClock(text, isoLayout, false)
 	case unitHTTP:
 		t, err := time.Parse(http.TimeFormat, text)
-		return t, err == nil && t.Format(http.TimeFormat) == text
+		return t, err == nil && t.Format(http.TimeFormat) == text && plausible(t)
 	}
 	return time.Time{}, false
 }
@@ -83,8 +83,12 @@ func parseClock(text, layout string, zone bool) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	t, err := time.Parse(layout, text)
-	return t.UTC(), err == nil
+	return t.UTC(), err == nil && plausible(t)
 }
+
+// plausible refuses years that no sender's clock shows and that, moved by an
+// offset, would not be written with four digits.
+func plausible(t time.Time) bool { return t.Year() >= 1970 && t.Year() <= 9000 }
 
 // formatTime writes a time as a sender does.
 func formatTime(t time.Time, unit string) string {
