@@ -52,13 +52,13 @@ events: {key: signed}
 func TestTokenInTheQuery(t *testing.T) {
 	p := sourceOf(t, "verify: [{kind: token, from: \"query:token\"}]\nevents: {key: body}\n")
 	for query, want := range map[string]error{
-		"token=" + textSecret:                             nil,
-		"a=b&token=" + textSecret:                         nil,
-		"token=" + textSecret + "&token=" + textSecret:    errRepeated,
-		"token=" + textSecret + "x":                       errTokenMismatch,
-		"":                                                errMissing,
-		"Token=" + textSecret:                             errMissing,
-		"token=%zz":                                       errMissing,
+		"token=" + textSecret:                          nil,
+		"a=b&token=" + textSecret:                      nil,
+		"token=" + textSecret + "&token=" + textSecret: errRepeated,
+		"token=" + textSecret + "x":                    errTokenMismatch,
+		"":                                             errMissing,
+		"Token=" + textSecret:                          errMissing,
+		"token=%zz":                                    errMissing,
 		"token=%6b3y-for-tests-only-0123456789abcdef&x=1": nil,
 	} {
 		_, err := p.Verify(&ichido.Delivery{RawQuery: query, Header: http.Header{}, Body: []byte("{}"), ReceivedAt: suiteNow})
