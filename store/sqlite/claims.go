@@ -57,7 +57,9 @@ func (c *claims) unlock() error {
 	if c == nil || c.lock == nil {
 		return nil
 	}
-	return c.lock.Close()
+	lock := c.lock
+	c.lock = nil
+	return lock.Close()
 }
 
 // take releases what earlier owners held, and counts the rest.
@@ -106,34 +108,32 @@ func (c *claims) claim(t *txn, key, token string) (ichido.Verdict, error) {
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
 		return 0, fmt.Errorf("find claim: %w", err)
 	}
-	if err := c.purge(t, old, err == nil); err != nil {
+	if err == nil { // past its retention
+		if _, err := conn.ExecContext(ctx, `DELETE FROM ichido_claims WHERE key = ?`, key); err != nil {
+			return 0, fmt.Errorf("purge claim: %w", err)
+		}
+		t.countClaims(c, 0, -1)
+	}
+	if err := c.purge(t, old); err != nil {
 		return 0, err
 	}
 	held := c.held + t.claimsHeld
 	if held >= int64(c.s.opt.ClaimRunning) || held+c.completed+t.claimsCompleted >= int64(c.s.opt.ClaimCapacity) {
 		return ichido.Full, nil
 	}
-	n, err := conn.ExecContext(ctx, `INSERT INTO ichido_claims (key, token, owner, claimed_at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (key) DO NOTHING`, key, token, c.owner, t.now)
+	_, err = conn.ExecContext(ctx, `INSERT INTO ichido_claims (key, token, owner, claimed_at) VALUES (?, ?, ?, ?)`, key, token, c.owner, t.now)
 	if err != nil {
 		return 0, fmt.Errorf("insert claim: %w", err)
-	}
-	inserted, err := n.RowsAffected()
-	if err != nil {
-		return 0, fmt.Errorf("insert claim: %w", err)
-	}
-	if inserted == 0 { // past its retention, and one of very many such
-		return ichido.Full, nil
 	}
 	t.countClaims(c, 1, 0)
 	return ichido.Accepted, nil
 }
 
-// purge removes completed claims that are past their retention: when one is
-// in the way, at capacity, and once a minute.
-func (c *claims) purge(t *txn, old int64, inTheWay bool) error {
+// purge removes completed claims that are past their retention: at capacity,
+// and once a minute.
+func (c *claims) purge(t *txn, old int64) error {
 	room := c.held+t.claimsHeld+c.completed+t.claimsCompleted < int64(c.s.opt.ClaimCapacity)
-	if room && !inTheWay && t.now-c.purgedAt < time.Minute.Milliseconds() && t.now >= c.purgedAt {
+	if room && t.now-c.purgedAt < time.Minute.Milliseconds() && t.now >= c.purgedAt {
 		return nil
 	}
 	res, err := t.w.conn.ExecContext(context.Background(), `DELETE FROM ichido_claims WHERE key IN

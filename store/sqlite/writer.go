@@ -53,10 +53,8 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 
 		{&w.reap, `UPDATE ichido_events SET state = 0, deaths = deaths + started WHERE state = 1 AND due <= ?`},
 		{&w.sources, sourcesDue},
-		{&w.due, `SELECT ` + workColumns + ` FROM ichido_events INDEXED BY ichido_due
-			WHERE source = ? AND state = 0 AND deaths = 0 AND due <= ? ORDER BY due, seq LIMIT ?`},
-		{&w.suspects, `SELECT ` + workColumns + ` FROM ichido_events INDEXED BY ichido_suspects
-			WHERE state = 0 AND deaths > 0 AND due <= ? ORDER BY due, seq`},
+		{&w.due, eventsDue},
+		{&w.suspects, suspectsDue},
 		{&w.claim, `UPDATE OR ROLLBACK ichido_events SET state = 1, due = ?, token = ?, attempts = attempts + 1, started = 1 - (flags & 1)
 			WHERE seq IN (SELECT value FROM json_each(?))`},
 
@@ -90,6 +88,13 @@ const sourcesDue = `WITH RECURSIVE s (source) AS (
 	SELECT source FROM s WHERE source IS NOT NULL
 		AND (SELECT min(due) FROM ichido_events INDEXED BY ichido_due WHERE source = s.source AND state = 0 AND deaths = 0) <= ?`
 
+const (
+	eventsDue = `SELECT ` + workColumns + ` FROM ichido_events INDEXED BY ichido_due
+		WHERE source = ? AND state = 0 AND deaths = 0 AND due <= ? ORDER BY due, seq LIMIT ?`
+	suspectsDue = `SELECT ` + workColumns + ` FROM ichido_events INDEXED BY ichido_suspects
+		WHERE state = 0 AND deaths > 0 AND due <= ? ORDER BY due, seq`
+)
+
 // close gives up the connection. Statements are closed first: some drivers
 // refuse to close a connection that has any.
 func (w *writer) close() {
@@ -104,7 +109,7 @@ func (w *writer) close() {
 	discard(w.conn)
 }
 
-// ints runs a statement for which one number is enough of an answer.
+// rowsAffected runs a statement and returns how many rows it changed.
 func rowsAffected(stmt *sql.Stmt, args ...any) (int64, error) {
 	res, err := stmt.Exec(args...)
 	if err != nil {

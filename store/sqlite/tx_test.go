@@ -1,0 +1,158 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/sqlite"
+)
+
+// TestAHandlerThatIgnoresItsContext is rolled back and let go: the gate is
+// free, and what it does afterwards fails.
+func TestAHandlerThatIgnoresItsContext(t *testing.T) {
+	s, db := openPath(t, newPath(t), sqlite.Options{})
+	if _, err := db.Exec("CREATE TABLE effects (name TEXT)"); err != nil {
+		t.Fatal(err)
+	}
+	started, wake, late := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+	apply := s.Tx(func(_ context.Context, tx *sql.Tx, _ *ichido.Event) error {
+		if _, err := tx.Exec("INSERT INTO effects VALUES ('early')"); err != nil {
+			t.Error(err)
+		}
+		close(started)
+		<-wake
+		_, err := tx.Exec("INSERT INTO effects VALUES ('late')")
+		late <- err
+		late <- tx.Commit()
+		return nil
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-started
+		cancel()
+	}()
+	r := record("a")
+	v, err := apply.Accept(ctx, &r, new(ichido.Event))
+	if !errors.Is(err, context.Canceled) || v == ichido.Accepted {
+		t.Errorf("accept: %v, %v", v, err)
+	}
+	// The zombie is still there, and everything goes on.
+	if v, err := s.Put(context.Background(), []ichido.Record{record("b")}); err != nil || v[0] != ichido.Accepted {
+		t.Errorf("put: %v, %v", v, err)
+	}
+	close(wake)
+	for range 2 {
+		if err := <-late; !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("the zombie's call gave %v, want ErrTxDone", err)
+		}
+	}
+	if got := readEffects(t, db); len(got) != 0 {
+		t.Errorf("effects %v, want none", got)
+	}
+	if list, err := s.List(context.Background(), ichido.Filter{}); err != nil || len(list) != 1 || list[0].Key != "b" {
+		t.Errorf("events %v, %v", list, err)
+	}
+}
+
+// TestAHandlerThatEndsTheTransaction breaks its contract. The event's row was
+// written first, so whatever it did, row and effect agree.
+func TestAHandlerThatEndsTheTransaction(t *testing.T) {
+	s, db := openPath(t, newPath(t), sqlite.Options{})
+	if _, err := db.Exec("CREATE TABLE effects (name TEXT)"); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"commits", "rolls back"} {
+		apply := s.Tx(func(_ context.Context, tx *sql.Tx, _ *ichido.Event) error {
+			if _, err := tx.Exec("INSERT INTO effects VALUES (?)", key); err != nil {
+				return err
+			}
+			if key == "commits" {
+				return tx.Commit()
+			}
+			return tx.Rollback()
+		})
+		r := record(key)
+		if _, err := apply.Accept(context.Background(), &r, new(ichido.Event)); err == nil {
+			t.Errorf("%s: it was accepted without a word", key)
+		}
+	}
+	if got := readEffects(t, db); len(got) != 1 || got[0] != "commits" {
+		t.Errorf("effects %v", got)
+	}
+	if list, err := s.List(context.Background(), ichido.Filter{}); err != nil || len(list) != 1 || list[0].Key != "commits" || list[0].State != ichido.Done {
+		t.Errorf("events %v, %v", list, err)
+	}
+	if v, err := s.Put(context.Background(), []ichido.Record{record("next")}); err != nil || v[0] != ichido.Accepted {
+		t.Errorf("the next call: %v, %v", v, err)
+	}
+}
+
+// TestAnEndedContextDoesNotWaitForTheGate: the answer is the store's, not the
+// handler's, because the handler never ran.
+func TestAnEndedContextDoesNotWaitForTheGate(t *testing.T) {
+	s, _ := openPath(t, newPath(t), sqlite.Options{})
+	release := s.Hold()
+	defer release()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() {
+		r := record("a")
+		_, err := s.Tx(func(context.Context, *sql.Tx, *ichido.Event) error {
+			t.Error("the handler ran")
+			return nil
+		}).Accept(ctx, &r, new(ichido.Event))
+		done <- err
+	}()
+	wait(t, s, 1)
+	cancel()
+	err := <-done
+	if got := cause(t, err); got != "busy" || !errors.Is(err, context.Canceled) {
+		t.Errorf("cause %q of %v", got, err)
+	}
+}
+
+// TestForeignKeysHoldInTransactions: the effect's tables are guarded whatever
+// the data source name says.
+func TestForeignKeysHoldInTransactions(t *testing.T) {
+	s, db := openPath(t, newPath(t), sqlite.Options{})
+	if _, err := db.Exec("CREATE TABLE a (id INTEGER PRIMARY KEY); CREATE TABLE b (a REFERENCES a)"); err != nil {
+		t.Fatal(err)
+	}
+	r := record("a")
+	_, err := s.Tx(func(ctx context.Context, tx *sql.Tx, _ *ichido.Event) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO b VALUES (7)")
+		return err
+	}).Accept(context.Background(), &r, new(ichido.Event))
+	if err == nil || errors.Is(err, ichido.ErrUnavailable) || !strings.Contains(err.Error(), "FOREIGN KEY") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestClaimsUseTheirIndexes(t *testing.T) {
+	_, db := openPath(t, newPath(t), sqlite.Options{})
+	for query, n := range sqlite.Queries {
+		args := make([]any, n)
+		for i := range args {
+			args[i] = 1
+		}
+		rows, err := db.Query("EXPLAIN QUERY PLAN "+query, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id, parent, notUsed int
+			var detail string
+			if err := rows.Scan(&id, &parent, &notUsed, &detail); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(detail, "TEMP B-TREE") || strings.HasPrefix(detail, "SCAN ichido") && !strings.Contains(detail, "INDEX") {
+				t.Errorf("%s: %s", query, detail)
+			}
+		}
+	}
+}
