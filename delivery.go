@@ -85,6 +85,10 @@ type Proof struct {
 	Ignored    string // verified, and there is nothing to act on: acknowledged, not stored
 	Denied     string // verified, and refused by the source's policy
 	Unreadable string // verified, and cannot become an event: quarantined
+
+	// Invalid says of an Unreadable proof that the body can be read, but lacks
+	// what would make it an event (an id): answered 409 instead of 400.
+	Invalid bool
 }
 
 // Provider knows one kind of sender: how it signs and what its signature

@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	".":                     {},
 	"provider":              {".", "github.com/go-json-experiment/json", "github.com/goccy/go-yaml", "github.com/go-jose/go-jose/v4"},
 	"provider/internal":     {".", "provider", "github.com/go-json-experiment/json", "github.com/goccy/go-yaml"},
-	"provider/providertest": {"."},
+	"provider/providertest": {".", "github.com/google/go-cmp"},
 	"confirm":               {".", "internal/outbound", "github.com/expr-lang/expr", "github.com/go-json-experiment/json"},
 	"store/memory":          {"."},
 	"store/sqlite":          {".", "internal/migrate"},

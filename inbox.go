@@ -152,32 +152,32 @@ func (in *Inbox) read(w http.ResponseWriter, r *http.Request, v *visit) *Error {
 	if encoding == "" {
 		return nil
 	}
+	err = v.content.decode(v.body.buf)
 	if in.src.Encoding == encodingDecoded {
-		err = v.content.decode(v.body.buf)
 		v.delivery.Body = v.content.buf
 		return err
 	}
-	return nil
+	v.delivery.Content = v.content.buf
+	if err != nil && err.Code == CodeUnreadable {
+		// The signature covers the bytes as they are: it decides first.
+		v.delivery.Content, err = []byte{}, nil
+	}
+	return err
 }
 
 // judge decides what a verified delivery is: nothing to act on, refused by
 // policy, unreadable, or one or several events.
 func (in *Inbox) judge(w http.ResponseWriter, r *http.Request, v *visit) {
-	d, p := &v.delivery, &v.proof
-	if in.src.Encoding == encodingWire && len(d.Header["Content-Encoding"]) > 0 {
-		if err := v.content.decode(d.Body); err != nil && err.Code != CodeUnreadable {
-			in.refuse(w, err)
-			return
-		} else if err != nil {
-			p.Unreadable = "gzip"
-		}
-		d.Content = v.content.buf
-	}
+	p := &v.proof
 	switch {
 	case p.Denied != "":
 		in.refuse(w, &Error{Code: CodeNotAllowed, Op: "check policy", Cause: p.Denied})
 	case p.Unreadable != "":
-		in.quarantine(w, r, v, CodeUnreadable, p.Unreadable)
+		code := CodeUnreadable
+		if p.Invalid {
+			code = CodeRejected
+		}
+		in.quarantine(w, r, v, code, p.Unreadable)
 	case p.Ignored != "" || !in.handles(p.Type):
 		in.ignore(w, p)
 	default:

@@ -330,6 +330,9 @@ func TestGzipIsReadAsTheSourceSays(t *testing.T) {
 		{"brotli", "decoded", goodBody, "br", compressed, 415},
 		{"no header means plain bytes", "decoded", goodBody, "", []byte(goodBody), 200},
 		{"cut stream", "decoded", goodBody, "gzip", compressed[:len(compressed)-5], 400},
+		{"wire: wire MAC", "wire", string(compressed), "gzip", compressed, 200},
+		{"wire: plain MAC", "wire", goodBody, "gzip", compressed, 401},
+		{"wire: verified, cut stream", "wire", string(compressed[:20]), "gzip", compressed[:20], 400},
 		{"bomb", "decoded", "", "gzip", bomb(t, 16<<20), 413},
 	} {
 		t.Run(test.name, func(t *testing.T) {

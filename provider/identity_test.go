@@ -399,3 +399,12 @@ func TestSkewOfAGenuineSender(t *testing.T) {
 		t.Errorf("got %v, want a mismatch", err)
 	}
 }
+
+func TestBodyWithoutAnIDIsInvalidNotUnreadable(t *testing.T) {
+	for body, invalid := range map[string]bool{`{"amount":1}`: true, `{"id":""}`: true, `{"id":7}`: true, `{"id":`: false, `{"id":"a","id":"b"}`: false} {
+		p, err := receive(t, "hmac", Config{}, body)
+		if err != nil || p.Unreadable == "" || p.Invalid != invalid {
+			t.Errorf("%s: unreadable %q, invalid %v, %v; want invalid %v", body, p.Unreadable, p.Invalid, err, invalid)
+		}
+	}
+}

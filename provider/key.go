@@ -29,7 +29,7 @@ func (e *engine) identityOf(w *work, d *ichido.Delivery, s *scheme, body []byte,
 	case id.keyMode == keySigned:
 		p.Key = hexDigest(s.signedDigest(w, body))
 	default:
-		p.Unreadable = "id missing"
+		p.Unreadable, p.Invalid = "id missing", true
 	}
 	if p.Unreadable != "" {
 		return
@@ -56,7 +56,7 @@ func (id *identity) readID(w *work, d *ichido.Delivery, p *ichido.Proof) {
 		case state == valueAmbiguous:
 			p.Unreadable = "id twice"
 		case state == valueShape || !validID(text):
-			p.Unreadable = "id malformed"
+			p.Unreadable, p.Invalid = "id malformed", true
 		default:
 			p.ID = text
 		}
