@@ -40,10 +40,11 @@ type work struct {
 
 	scanner  jsonScanner
 	members  []member
-	parsed   bool   // whether they were read
-	envelope int    // and what the body is
-	view     []byte // JSON that the members are in
-	opaque   bool   // the body is a form without a JSON view
+	required []member // of the type, when a body is inspected
+	parsed   bool     // whether they were read
+	envelope int      // and what the body is
+	view     []byte   // JSON that the members are in
+	opaque   bool     // the body is a form without a JSON view
 	form     form
 
 	token      []byte // claims of a JWT

@@ -108,11 +108,21 @@ var skipDuplicates = jsontext.AllowDuplicateNames(true)
 // read fills out, which has a member per path, from text. It returns what
 // text is. Offsets are of text.
 func (e *envelope) read(s *jsonScanner, text []byte, out []member) int {
+	return e.readWith(s, text, out, skipDuplicates)
+}
+
+// readStrictly is read, and judges the whole text by the strict reading on
+// the way: no member twice at any level, valid UTF-8.
+func (e *envelope) readStrictly(s *jsonScanner, text []byte, out []member) int {
+	return e.readWith(s, text, out)
+}
+
+func (e *envelope) readWith(s *jsonScanner, text []byte, out []member, options ...jsontext.Options) int {
 	clear(out)
 	s.seen = append(s.seen[:0], make([]bool, e.nodes)...)
 	value := cutBOM(text)
 	s.base = len(text) - len(value)
-	s.reset(value, skipDuplicates)
+	s.reset(value, options...)
 	if s.decoder.PeekKind() != '{' {
 		if _, err := s.decoder.ReadValue(); err != nil || !s.atEnd(value) {
 			return envelopeInvalid

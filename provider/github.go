@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -30,18 +31,32 @@ type fieldTable struct {
 	events map[string]*eventFields
 }
 
-// eventFields are the required members of one event.
+// eventFields are the required members of one event, as slots of one
+// envelope, so that a body is read once.
 type eventFields struct {
-	plain   *envelope            // of an event without actions
-	actions map[string]*envelope // by action
-	common  *envelope            // those that all actions have, for new ones
+	members *envelope
+	paths   []string         // of the slots; the first is the action
+	plain   []int            // of an event without actions
+	actions map[string][]int // by action
+	common  []int            // those that all actions have, for new ones
+}
+
+// slots returns the slots of members, adding those that are new.
+func (e *eventFields) slots(paths []string) []int {
+	slots := make([]int, len(paths))
+	for i, path := range paths {
+		if slots[i] = slices.Index(e.paths, path); slots[i] < 0 {
+			slots[i] = len(e.paths)
+			e.paths = append(e.paths, path)
+		}
+	}
+	return slots
 }
 
 // parseFields reads lines of the form "event action path path ...", with "-"
 // for no action.
 func parseFields(text string) (*fieldTable, error) {
 	t := &fieldTable{events: map[string]*eventFields{}}
-	common := map[string]map[string]int{}
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(line, "#") {
@@ -53,76 +68,69 @@ func parseFields(text string) (*fieldTable, error) {
 		name, action := words[0], words[1]
 		e := t.events[name]
 		if e == nil {
-			e = &eventFields{actions: map[string]*envelope{}}
-			t.events[name], common[name] = e, map[string]int{}
+			e = &eventFields{paths: []string{"action"}, actions: map[string][]int{}}
+			t.events[name] = e
 		}
+		slots := e.slots(words[2:])
 		if action == "-" {
-			e.plain = fieldEnvelope(words[2:])
+			e.plain = slots
 			continue
 		}
-		e.actions[action] = fieldEnvelope(words[2:])
-		for _, path := range words[2:] {
-			common[name][path]++
+		if len(e.actions) == 0 {
+			e.common = slots
 		}
+		e.actions[action] = slots
+		e.common = slices.DeleteFunc(slices.Clone(e.common), func(slot int) bool { return !slices.Contains(slots, slot) })
 	}
 	if len(t.events) == 0 {
 		return nil, errors.New("required fields: the table is empty")
 	}
-	for name, e := range t.events {
-		var paths []string
-		for path, n := range common[name] {
-			if n == len(e.actions) {
-				paths = append(paths, path)
-			}
+	for _, e := range t.events {
+		var paths [][]string
+		for _, path := range e.paths {
+			paths = append(paths, strings.Split(path, "."))
 		}
-		e.common = fieldEnvelope(paths)
+		e.members = newEnvelope(paths)
 	}
 	return t, nil
 }
 
-func fieldEnvelope(names []string) *envelope {
-	var paths [][]string
-	for _, name := range names {
-		paths = append(paths, strings.Split(name, "."))
-	}
-	return newEnvelope(paths)
-}
-
-var actionEnvelope = newEnvelope([][]string{{"action"}})
-
-// check refuses a body that lacks what events of its type have. A type that
-// the table does not know has no required members.
-func (t *fieldTable) check(w *work, eventType string, view []byte) error {
+// check refuses a body that is not strict JSON, or lacks what events of its
+// type have. It reports false for a type that the table does not know: that
+// one has no required members, and was not read.
+func (t *fieldTable) check(w *work, eventType string, view []byte) (known bool, err error) {
 	name, wanted, hasWanted := strings.Cut(eventType, ".")
 	e := t.events[name]
 	if e == nil {
-		return nil
+		return false, nil
 	}
-	var found [1]member
-	if actionEnvelope.read(&w.scanner, view, found[:]) != envelopeObject {
-		return notAllowed("the body is not an object")
+	w.required = slices.Grow(w.required[:0], len(e.paths))[:len(e.paths)]
+	switch e.members.readStrictly(&w.scanner, view, w.required) {
+	case envelopeInvalid:
+		return true, unreadable("not strict JSON")
+	case envelopeOther:
+		return true, notAllowed("the body is not an object")
 	}
-	action, state := memberText(view, found[0], false)
+	action, state := memberText(view, w.required[0], false)
 	if hasWanted && (state != valueFound || action != wanted) {
-		return notAllowed("the body has another action")
+		return true, notAllowed("the body has another action")
 	}
 	required := e.plain
 	if required == nil {
 		if state != valueFound {
-			return notAllowed("the body has no action")
+			return true, notAllowed("the body has no action")
 		}
-		if required = e.actions[action]; required == nil {
+		var listed bool
+		if required, listed = e.actions[action]; !listed {
 			required = e.common
 		}
 	}
-	members := make([]member, required.paths)
-	required.read(&w.scanner, view, members)
-	for _, m := range members {
-		if m.state != memberFound {
-			return notAllowed("a member that events of this type have is missing")
+	for _, slot := range required {
+		if w.required[slot].state != memberFound {
+			return true, notAllowed("a member that events of this type have is missing")
 		}
 	}
-	return nil
+	return true, nil
 }
 
 func notAllowed(cause string) error {

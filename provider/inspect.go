@@ -29,13 +29,16 @@ func (e *engine) Inspect(eventType string, body []byte) ([]byte, error) {
 		}
 		view = payload
 	}
+	if e.fields != nil {
+		if known, err := e.fields.check(w, eventType, view); known {
+			if err != nil {
+				return nil, err
+			}
+			return view, nil
+		}
+	}
 	if !w.scanner.validJSON(view) {
 		return nil, unreadable("not strict JSON")
-	}
-	if e.fields != nil {
-		if err := e.fields.check(w, eventType, view); err != nil {
-			return nil, err
-		}
 	}
 	return view, nil
 }
