@@ -8,8 +8,6 @@ import (
 	"context"
 	"os"
 
-	_ "modernc.org/sqlite" // the database driver
-
 	"ichido.dev/ichido/internal/cli"
 )
 
@@ -17,7 +15,7 @@ func main() {
 	os.Exit(cli.Run(context.Background(), cli.Env{
 		Args:      os.Args[1:],
 		LookupEnv: os.LookupEnv,
-		Driver:    "sqlite",
+		Driver:    sqliteDriver(),
 		Stdin:     os.Stdin,
 		Stdout:    os.Stdout,
 		Stderr:    os.Stderr,
