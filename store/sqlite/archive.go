@@ -105,6 +105,17 @@ func conditions(f *ichido.Filter) (where string, args []any) {
 	return strings.Join(terms, " AND "), args
 }
 
+// countEvents counts over the indexes, which together hold every event once:
+// a tenth of the table's pages.
+const countEvents = `
+	SELECT source, 0, count(*) FROM ichido_events INDEXED BY ichido_due      WHERE state = 0 AND deaths = 0 GROUP BY source
+	UNION ALL
+	SELECT source, 0, count(*) FROM ichido_events INDEXED BY ichido_suspects WHERE state = 0 AND deaths > 0 GROUP BY source
+	UNION ALL
+	SELECT source, 1, count(*) FROM ichido_events INDEXED BY ichido_leases   WHERE state = 1                GROUP BY source
+	UNION ALL
+	SELECT source, state, count(*) FROM ichido_events INDEXED BY ichido_settled WHERE state > 1 GROUP BY source, state`
+
 // Stats implements [ichido.Archive].
 func (s *Store) Stats(ctx context.Context) (ichido.Stats, error) {
 	st := ichido.Stats{Counts: map[string]map[ichido.State]int{}}
@@ -119,7 +130,7 @@ func (s *Store) Stats(ctx context.Context) (ichido.Stats, error) {
 	if oldest != nil {
 		st.Oldest = timeOf(*oldest)
 	}
-	rows, err := s.db.QueryContext(ctx, `SELECT source, state, count(*) FROM ichido_events GROUP BY source, state`)
+	rows, err := s.db.QueryContext(ctx, countEvents)
 	if err != nil {
 		return ichido.Stats{}, readError("count events", err)
 	}
@@ -133,7 +144,7 @@ func (s *Store) Stats(ctx context.Context) (ichido.Stats, error) {
 		if st.Counts[source] == nil {
 			st.Counts[source] = map[ichido.State]int{}
 		}
-		st.Counts[source][states[state]] = n
+		st.Counts[source][states[state]] += n
 	}
 	if err := rows.Err(); err != nil {
 		return ichido.Stats{}, readError("count events", err)

@@ -276,24 +276,19 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 func TestNoSpaceIsPassing(t *testing.T) {
 	clock := storetest.NewClock()
 	s, db := openPath(t, newPath(t)+"?_pragma=max_page_count(400)", sqlite.Options{Clock: clock.Now})
-	accepted := 0
-	for {
-		r := record(fmt.Sprint(accepted))
+	put := func(key string) error {
+		r := record(key)
 		r.Body = make([]byte, 10_000)
-		_, err := s.Put(context.Background(), []ichido.Record{r})
-		if err != nil {
-			if got := cause(t, err); got != "disk_full" {
-				t.Fatalf("cause %q, want disk_full: %v", got, err)
-			}
-			break
+		v, err := s.Put(context.Background(), []ichido.Record{r})
+		if err == nil && v[0] != ichido.Accepted {
+			t.Fatalf("put %s: %v", key, v)
 		}
-		accepted++
+		return err
 	}
-	if accepted < 50 || s.Err() != nil {
-		t.Fatalf("accepted %d, then %v", accepted, s.Err())
-	}
-	if st, err := s.Stats(context.Background()); err != nil || st.Counts["github"][ichido.Pending] != accepted {
-		t.Errorf("%v of %d events, %v", st.Counts, accepted, err)
+	for _, key := range []string{"d1", "d2", "d3", "d4", "d5", "d6", "d7", "d8", "d9", "d10"} {
+		if err := put(key); err != nil {
+			t.Fatal(err)
+		}
 	}
 	got, err := s.Claim(context.Background(), ichido.Want{Slots: map[string]int{"github": 10}, Lease: time.Hour})
 	if err != nil {
@@ -302,8 +297,19 @@ func TestNoSpaceIsPassing(t *testing.T) {
 	for i := range got {
 		errs, err := s.Settle(context.Background(), []ichido.Settlement{{Record: &got[i], State: ichido.Done}})
 		if err != nil || errs[0] != nil {
-			t.Fatalf("settle on a full disk: %v, %v", errs, err)
+			t.Fatalf("settle: %v, %v", errs, err)
 		}
+	}
+	accepted := 0
+	for ; err == nil; accepted++ {
+		err = put(fmt.Sprint(accepted))
+	}
+	accepted-- // the last one
+	if got := cause(t, err); got != "disk_full" || accepted < 50 || s.Err() != nil {
+		t.Fatalf("accepted %d, then cause %q: %v; %v", accepted, got, err, s.Err())
+	}
+	if st, err := s.Stats(context.Background()); err != nil || st.Counts["github"][ichido.Pending] != accepted {
+		t.Errorf("%v of %d events, %v", st.Counts, accepted, err)
 	}
 	clock.Advance(time.Second)
 	if n, _, err := s.Purge(context.Background(), "github", clock.Now(), clock.Now()); err != nil || n != 10 {

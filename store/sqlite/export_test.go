@@ -1,6 +1,9 @@
 package sqlite
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Hold stops the committer until release is called, as a slow disk would.
 func (s *Store) Hold() (release func()) {
@@ -26,5 +29,7 @@ func (s *Store) SetFreeSpace(ctx context.Context, bytes uint64) error {
 	}}, true)
 }
 
-// Queries that a claim makes, each with the number of its parameters.
-var Queries = map[string]int{eventsDue: 3, suspectsDue: 1, sourcesDue: 1}
+// Queries that must use their index, each with the number of its parameters.
+func Queries() map[string]int {
+	return map[string]int{eventsDue: 3, suspectsDue: 1, sourcesDue: 1, fmt.Sprintf(doneBefore, 0): 3}
+}

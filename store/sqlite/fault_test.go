@@ -422,7 +422,7 @@ func TestABrokenStoreStaysBroken(t *testing.T) {
 		return nil
 	})
 	_, aerr := apply.Accept(context.Background(), &r, new(ichido.Event))
-	if x.afterBad != 0 || len(got) != 0 || !errors.Is(perr, ichido.ErrUnavailable) || uerr != nil || !errors.Is(aerr, ichido.ErrUnavailable) {
+	if x.afterBad != 0 || len(got) != 0 || !errors.Is(perr, ichido.ErrUnavailable) || !errors.Is(uerr, ichido.ErrUnavailable) || !errors.Is(aerr, ichido.ErrUnavailable) {
 		t.Errorf("a broken store acknowledged: %d calls, %v, %v, %v", x.afterBad, perr, uerr, aerr)
 	}
 	if n := h.count("BEGIN IMMEDIATE"); n != begun {

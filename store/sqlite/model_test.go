@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"flag"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -10,8 +11,14 @@ import (
 )
 
 // TestStoreBehavesAsTheModel makes random calls to this store and to the
-// reference model. A failure is shrunk to the fewest and smallest calls.
+// reference model. A failure is shrunk to the fewest and smallest calls. It
+// walks 30 times; more with -rapid.checks.
 func TestStoreBehavesAsTheModel(t *testing.T) {
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		if err := checks.Value.Set("30"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		clock := storetest.NewClock()
 		m := memory.New(memory.Options{Clock: clock.Now, Keys: 1 << 62, Capacity: 9})

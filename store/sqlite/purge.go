@@ -3,29 +3,20 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
-
-	"ichido.dev/ichido"
 )
 
-// slack is how much the receiver's clock may be ahead of the store's without
-// delaying a purge.
-const slack = time.Hour
-
-// Purge implements [ichido.Archive]. It walks the events by seq, oldest first
-// and over the pool, and hands what is past its retention to the committer in
-// small batches. It stops where a whole chunk was received later than what it
-// looks for, so a run costs about as much as there is to remove, and no index
-// has to be kept for it.
-//
-// A record that is removed with its body counts as a body and as a key.
+// Purge implements [ichido.Archive]. It works in transactions of at most 500
+// events, oldest first. A record that is removed with its body counts as a
+// body and as a key.
 func (s *Store) Purge(ctx context.Context, source string, bodies, keys time.Time) (nBodies, nKeys int, err error) {
-	p := purge{s: s, source: source, bodies: cutoff(bodies), keys: cutoff(keys)}
-	for more := p.bodies > 0 || p.keys > 0; more && err == nil; {
-		more, err = p.step(ctx)
+	// Bodies go first, those of the events that go as well.
+	nBodies, err = s.purge(ctx, source, max(cutoff(bodies), cutoff(keys)), (*txn).purgeBodies)
+	if err != nil {
+		return nBodies, 0, err
 	}
-	return p.nBodies, p.nKeys, err
+	nKeys, err = s.purge(ctx, source, cutoff(keys), (*txn).purgeKeys)
+	return nBodies, nKeys, err
 }
 
 // cutoff returns t so that "settled_at < cutoff" means before t; 0 for none.
@@ -36,94 +27,78 @@ func cutoff(t time.Time) int64 {
 	return ceil(t)
 }
 
-type purge struct {
-	s              *Store
-	source         string
-	bodies, keys   int64 // cutoffs, ms
-	after          int64 // seq up to which the events were looked at
-	nBodies, nKeys int
+// purge runs a step until it has nothing left to do.
+func (s *Store) purge(ctx context.Context, source string, before int64, step func(*txn, string, int64) (int64, error)) (total int, err error) {
+	for n := int64(chunk); before > 0 && n == chunk; total += int(n) {
+		o := &op{name: "purge events", phase: otherPhase, rows: chunk, run: func(t *txn) (err error) {
+			if n, err = step(t, source, before); err != nil {
+				return fmt.Errorf("purge events: %w", err)
+			}
+			return nil
+		}}
+		if err := s.do(ctx, o, true); err != nil {
+			return total, err
+		}
+	}
+	return total, nil
 }
 
-// step looks at one chunk of events and purges what it found.
-func (p *purge) step(ctx context.Context) (more bool, err error) {
-	newest := max(p.bodies, p.keys)
-	rows, err := p.s.db.QueryContext(ctx, `SELECT seq,
-			source = ?1 AND state = 2 AND ((settled_at < ?2 AND purged = 0) OR settled_at < ?3),
-			received_at < ?4
-		FROM ichido_events WHERE seq > ?5 ORDER BY seq LIMIT ?6`,
-		p.source, p.bodies, p.keys, newest+slack.Milliseconds(), p.after, chunk)
+// doneBefore lists done events of a source that were settled before a time and
+// whose body is there (0) or gone (1), oldest first.
+const doneBefore = `SELECT seq FROM ichido_events INDEXED BY ichido_settled
+	WHERE source = ? AND state > 1 AND state = 2 AND purged = %d AND settled_at < ? ORDER BY settled_at LIMIT ?`
+
+func (t *txn) purgeBodies(source string, before int64) (n int64, err error) {
+	list, err := t.seqs(fmt.Sprintf(doneBefore, 0), source, before, chunk)
 	if err != nil {
-		return false, readError("purge events", err)
+		return 0, err
+	}
+	if _, err := t.exec(`DELETE FROM ichido_bodies WHERE seq IN (SELECT value FROM json_each(?))`, list); err != nil {
+		return 0, err
+	}
+	return t.exec(`UPDATE ichido_events SET purged = 1 WHERE seq IN (SELECT value FROM json_each(?))`, list)
+}
+
+func (t *txn) purgeKeys(source string, before int64) (n int64, err error) {
+	list, err := t.seqs(fmt.Sprintf(doneBefore, 1), source, before, chunk)
+	if err != nil {
+		return 0, err
+	}
+	// The highest seq may be among them; it must not be given out again.
+	if _, err := t.exec(`UPDATE ichido_meta SET value = max(value, (SELECT coalesce(max(seq), 0) FROM ichido_events)) WHERE name = 'seq'`); err != nil {
+		return 0, err
+	}
+	if n, err = t.exec(`DELETE FROM ichido_events WHERE seq IN (SELECT value FROM json_each(?))`, list); err != nil {
+		return 0, err
+	}
+	t.added -= n
+	_, err = t.exec(`UPDATE ichido_meta SET value = value + ? WHERE name = 'purged'`, n)
+	return n, err
+}
+
+// exec runs a statement that is too rare to be prepared.
+func (t *txn) exec(text string, args ...any) (int64, error) {
+	res, err := t.w.conn.ExecContext(context.Background(), text, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// seqs runs a query for numbers and returns them as a JSON list.
+func (t *txn) seqs(query string, args ...any) (list string, err error) {
+	rows, err := t.w.conn.QueryContext(context.Background(), query, args...)
+	if err != nil {
+		return "", err
 	}
 	defer rows.Close()
-	list := []byte{'['}
-	n, old := 0, false
+	var found []int64
 	for rows.Next() {
-		var purge, early bool
-		if err := rows.Scan(&p.after, &purge, &early); err != nil {
-			return false, readError("purge events", err)
+		var seq int64
+		if err := rows.Scan(&seq); err != nil {
+			return "", err
 		}
-		n++
-		old = old || early
-		if purge {
-			if len(list) > 1 {
-				list = append(list, ',')
-			}
-			list = strconv.AppendInt(list, p.after, 10)
-		}
+		found = append(found, seq)
 	}
-	if err := rows.Err(); err != nil {
-		return false, readError("purge events", err)
-	}
-	rows.Close() // before writing, so that a pool of two is enough
-	if len(list) > 1 {
-		if err := p.remove(ctx, string(append(list, ']'))); err != nil {
-			return false, err
-		}
-	}
-	return n == chunk && old, nil
+	return seqList(len(found), func(i int) int64 { return found[i] }), rows.Err()
 }
-
-// remove purges the events of a JSON list, if they are still what was read.
-func (p *purge) remove(ctx context.Context, list string) error {
-	var bodies, keys int64
-	o := &op{name: "purge events", phase: otherPhase, rows: chunk}
-	o.run = func(t *txn) error {
-		// A replay may have come between.
-		const which = ` IN (SELECT seq FROM ichido_events WHERE seq IN (SELECT value FROM json_each(?)) AND state = 2 AND settled_at < ?)`
-		for _, step := range []struct {
-			n    *int64
-			text string
-			args []any
-		}{
-			{&bodies, `DELETE FROM ichido_bodies WHERE seq` + which, []any{list, max(p.bodies, p.keys)}},
-			{nil, `UPDATE ichido_events SET purged = 1 WHERE purged = 0 AND seq` + which, []any{list, max(p.bodies, p.keys)}},
-			{nil, `UPDATE ichido_meta SET value = max(value, (SELECT coalesce(max(seq), 0) FROM ichido_events)) WHERE name = 'seq'`, nil},
-			{&keys, `DELETE FROM ichido_events WHERE seq` + which, []any{list, p.keys}},
-		} {
-			res, err := t.w.conn.ExecContext(context.Background(), step.text, step.args...)
-			if err != nil {
-				return fmt.Errorf("purge events: %w", err)
-			}
-			if step.n == nil {
-				continue
-			}
-			if *step.n, err = res.RowsAffected(); err != nil {
-				return fmt.Errorf("purge events: %w", err)
-			}
-		}
-		if _, err := t.w.conn.ExecContext(context.Background(), `UPDATE ichido_meta SET value = value + ? WHERE name = 'purged'`, keys); err != nil {
-			return fmt.Errorf("purge events: %w", err)
-		}
-		t.added -= keys
-		return nil
-	}
-	if err := p.s.do(ctx, o, true); err != nil {
-		return err
-	}
-	p.nBodies += int(bodies)
-	p.nKeys += int(keys)
-	return nil
-}
-
-var _ ichido.Archive = (*Store)(nil)

@@ -132,9 +132,9 @@ func TestForeignKeysHoldInTransactions(t *testing.T) {
 	}
 }
 
-func TestClaimsUseTheirIndexes(t *testing.T) {
+func TestQueriesUseTheirIndexes(t *testing.T) {
 	_, db := openPath(t, newPath(t), sqlite.Options{})
-	for query, n := range sqlite.Queries {
+	for query, n := range sqlite.Queries() {
 		args := make([]any, n)
 		for i := range args {
 			args[i] = 1

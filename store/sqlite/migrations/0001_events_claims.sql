@@ -27,11 +27,15 @@ CREATE TABLE ichido_events (
 	purged      INTEGER NOT NULL DEFAULT 0     -- 1: the body is gone
 ) STRICT;
 
--- What can be claimed. All three hold only rows in work, so they stay small
+-- What can be claimed. These three hold only rows in work, so they stay small
 -- however many events are kept.
 CREATE INDEX ichido_due      ON ichido_events (source, due) WHERE state = 0 AND deaths = 0;
 CREATE INDEX ichido_suspects ON ichido_events (due)         WHERE state = 0 AND deaths > 0;
 CREATE INDEX ichido_leases   ON ichido_events (due)         WHERE state = 1;
+
+-- What can be purged, and what is counted. An event enters it once, at its
+-- end, beside the last one that did.
+CREATE INDEX ichido_settled  ON ichido_events (source, state, purged, settled_at) WHERE state > 1;
 
 CREATE TABLE ichido_bodies (
 	seq       INTEGER PRIMARY KEY,
