@@ -116,38 +116,48 @@ const countEvents = `
 	UNION ALL
 	SELECT source, state, count(*) FROM ichido_events INDEXED BY ichido_settled WHERE state > 1 GROUP BY source, state`
 
-// Stats implements [ichido.Archive].
+// Stats implements [ichido.Archive]. All of it is of one moment.
 func (s *Store) Stats(ctx context.Context) (ichido.Stats, error) {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return ichido.Stats{}, readError("count events", err)
+	}
+	defer func() { _ = tx.Rollback() }() // it only read
+	st, err := s.stats(ctx, tx)
+	if err != nil {
+		return ichido.Stats{}, readError("count events", err)
+	}
+	return st, nil
+}
+
+func (s *Store) stats(ctx context.Context, tx *sql.Tx) (ichido.Stats, error) {
 	st := ichido.Stats{Counts: map[string]map[ichido.State]int{}}
 	var oldest *int64
-	err := s.db.QueryRowContext(ctx, `SELECT
+	err := tx.QueryRowContext(ctx, `SELECT
 		(SELECT min(received_at) FROM ichido_events WHERE state = 0 AND due <= ?),
 		(SELECT value FROM ichido_meta WHERE name = 'purged'),
 		(SELECT count(*) FROM ichido_claims WHERE completed_at IS NULL)`, s.now()).Scan(&oldest, &st.Purged, &st.Pending)
 	if err != nil {
-		return ichido.Stats{}, readError("count events", err)
+		return st, err
 	}
 	if oldest != nil {
 		st.Oldest = timeOf(*oldest)
 	}
-	rows, err := s.db.QueryContext(ctx, countEvents)
+	rows, err := tx.QueryContext(ctx, countEvents)
 	if err != nil {
-		return ichido.Stats{}, readError("count events", err)
+		return st, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var source string
 		var state, n int
 		if err := rows.Scan(&source, &state, &n); err != nil {
-			return ichido.Stats{}, readError("count events", err)
+			return st, err
 		}
 		if st.Counts[source] == nil {
 			st.Counts[source] = map[ichido.State]int{}
 		}
 		st.Counts[source][states[state]] += n
 	}
-	if err := rows.Err(); err != nil {
-		return ichido.Stats{}, readError("count events", err)
-	}
-	return st, nil
+	return st, rows.Err()
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync/atomic"
 
@@ -159,7 +158,7 @@ func (s *Store) process(group []*op, log *walSize) {
 	for errors.Is(err, errAgain) { // at most once for each operation
 		err = s.commit(group)
 	}
-	if err != nil && len(group) > 1 && classify(err) == rejected && s.Err() == nil {
+	if err != nil && len(group) > 1 && classify(err) == rejected && !errors.Is(err, errCommit) && s.Err() == nil {
 		// One of them carries something that the database refuses. Each gets
 		// a transaction of its own, so that the others do not suffer for it.
 		for _, o := range group {
@@ -240,10 +239,14 @@ func (t *txn) run(group []*op) error {
 		}
 	}
 	if _, err := t.w.commit.Exec(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+		return fmt.Errorf("%w: %w", errCommit, err)
 	}
 	return nil
 }
+
+// errCommit marks the failure of a commit. Nobody knows for certain what
+// became of it, so nothing of it is run again.
+var errCommit = errors.New("commit")
 
 // undo rolls back. Where SQLite did so by itself it has nothing to do, and
 // says so with an error.
@@ -272,7 +275,7 @@ const walPages = 1000
 // SQLite tells them.
 type walSize struct {
 	pages float64 // estimated
-	ratio float64 // pages told for one page estimated; 0 is 1
+	ratio float64 // pages told for one page estimated; 0 where none were told yet
 }
 
 // add counts what one operation wrote.
@@ -299,7 +302,10 @@ func (l *walSize) checkpoint(s *Store, limit float64) {
 		return
 	}
 	if l.pages > 0 && pages > 0 {
-		l.ratio = math.Min(math.Max(max(l.ratio, 0.01)*float64(pages)/l.pages, 0.05), 20)
+		if l.ratio == 0 {
+			l.ratio = 1
+		}
+		l.ratio = min(max(l.ratio*float64(pages)/l.pages, 0.05), 20)
 	}
 	// What a reader still holds stays in the log; it is not tried again at once.
 	l.pages = 0
