@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,6 +153,7 @@ func (s *server) stop(t *testing.T, signal syscall.Signal) int {
 	}
 	err := await(t, s.ended, "the server to end")
 	s.ended <- err
+	http.DefaultClient.CloseIdleConnections() // another one may listen on its port
 	return s.cmd.ProcessState.ExitCode()
 }
 
