@@ -21,7 +21,8 @@ import (
 //
 //	go test -run - -bench . -benchtime 100000x ./store/sqlite
 //
-// cpu-us/event is the CPU of the whole process: the submitters' too.
+// cpu-us/event is the CPU of the whole process: the submitters' too. With
+// BenchmarkMillion give a small -benchtime, or name its parts with -bench.
 
 func benchStore(b *testing.B) *sqlite.Store {
 	s, _ := openPath(b, benchPath(b), sqlite.Options{})
@@ -100,6 +101,7 @@ func BenchmarkAccept(b *testing.B) {
 		b.Run(fmt.Sprintf("submitters=%d", n), func(b *testing.B) {
 			s := benchStore(b)
 			measure(b, func() { submit(b, s, n) })
+			b.ReportMetric(float64(b.N)/float64(s.Commits()), "events/commit")
 		})
 	}
 }
@@ -160,6 +162,7 @@ func BenchmarkLifecycle(b *testing.B) {
 		b.Run(fmt.Sprintf("submitters=%d", n), func(b *testing.B) {
 			s := benchStore(b)
 			measure(b, func() { lifecycle(b, s, n) })
+			b.ReportMetric(float64(b.N)/float64(s.Commits()), "events/commit")
 		})
 	}
 }
