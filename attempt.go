@@ -17,6 +17,17 @@ const (
 	maxDeaths        = 3
 )
 
+// try is attempt; a panic on the way, of a provider for one, is a failed
+// attempt and not the end of the process.
+func (w *Worker) try(ctx context.Context, j *job) (s Settlement, settle bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			s, settle = j.inbox.conclude(ctx, Settlement{Record: &j.rec}, errors.New(panicText(p))), true
+		}
+	}()
+	return w.attempt(ctx, j)
+}
+
 // attempt takes a claimed event through inspection, confirmation and handler,
 // and returns how its claim ends. It reports false when the claim has ended
 // already: its lease was lost, or it was completed in its own transaction.
@@ -39,24 +50,24 @@ func (w *Worker) attempt(ctx context.Context, j *job) (Settlement, bool) {
 	}
 	if in.src.Confirm != nil {
 		if end, over := w.confirm(ctx, j, e); over {
-			return end, end.State != ""
+			return end, true
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.src.HandlerTimeout)
 	defer cancel()
-	if in.src.Apply != nil {
-		err = in.apply(ctx, rec, e)
-		if err == nil {
-			in.src.Observe(Applied, "transaction")
-		}
-		if err == nil || errors.Is(err, ErrLeaseLost) {
-			return s, false
-		}
-	} else {
+	w.Queue.Mark(rec, true)
+	defer w.Queue.Mark(rec, false)
+	if in.src.Apply == nil {
 		err = in.handle(ctx, e)
+		s.Confirmed = e.confirmed
+		return in.conclude(ctx, s, err), true
 	}
-	s.Confirmed = e.confirmed
-	return in.conclude(ctx, s, err), !errors.Is(context.Cause(ctx), ErrLeaseLost)
+	rec.Confirmed = e.confirmed
+	err = in.apply(ctx, rec, e)
+	if err == nil {
+		in.src.Observe(Applied, "transaction")
+	}
+	return in.conclude(ctx, s, err), err != nil && !errors.Is(err, ErrLeaseLost)
 }
 
 // inspectStored is inspect, with a plain error.
@@ -104,7 +115,7 @@ func (in *Inbox) conclude(ctx context.Context, s Settlement, err error) Settleme
 
 // confirm asks the provider's API. It reports over=false when the event is
 // confirmed and its handler may start; otherwise it returns how the claim
-// ends, or a zero Settlement when its lease was lost.
+// ends.
 func (w *Worker) confirm(ctx context.Context, j *job, e *Event) (end Settlement, over bool) {
 	in, rec := j.inbox, &j.rec
 	end = Settlement{Record: rec}
@@ -127,19 +138,6 @@ func (w *Worker) confirm(ctx context.Context, j *job, e *Event) (end Settlement,
 		return in.conclude(ctx, end, err), true
 	}
 	e.confirmed = state
-	rec.Started = true
-	started := Record{Hash: rec.Hash, Source: rec.Source, Seq: rec.Seq, Token: rec.Token, Started: true}
-	errs, err := w.Queue.Extend(ctx, []*Record{&started}, w.Lease)
-	if err == nil {
-		err = errs[0]
-	}
-	switch {
-	case errors.Is(err, ErrLeaseLost):
-		return Settlement{}, true
-	case err != nil:
-		end.State, end.GiveBack, end.Cause = Pending, true, printable(err.Error())
-		return end, true
-	}
 	return end, false
 }
 

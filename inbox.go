@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +27,7 @@ type Inbox struct {
 	inspector    Inspector
 	tokens       [][sha256.Size]byte
 	visits       sync.Pool
+	worker       atomic.Pointer[Worker] // that works the events of this inbox, if it is in this process
 }
 
 // NewInbox makes the handler of a source whose events are kept in q. It
@@ -273,7 +275,6 @@ func (in *Inbox) record(v *visit, p *Proof, rec *Record) {
 		Time:        p.Time,
 		ReceivedAt:  v.delivery.ReceivedAt.Truncate(time.Millisecond),
 		Body:        v.delivery.Body,
-		Confirm:     in.src.Confirm != nil,
 		State:       Pending,
 	}
 	if p.Stored != nil {
@@ -284,9 +285,13 @@ func (in *Inbox) record(v *visit, p *Proof, rec *Record) {
 	rec.identify(kindEvent, p.Key)
 }
 
-// store is the inbox mode: one commit, then the answer.
+// store is the inbox mode: one commit, then the answer. Where a worker of
+// this process has a slot for it, the event is stored as claimed by that
+// worker, which starts it after the commit: that saves the claim.
 func (in *Inbox) store(w http.ResponseWriter, r *http.Request, v *visit) {
+	j := in.worker.Load().offer(in, &v.records[0])
 	verdicts, err := in.put(r, v, v.records[:])
+	j.decide(err == nil && verdicts[0] == Accepted, v.records[0].Seq)
 	if err != nil {
 		in.refuse(w, err)
 		return
@@ -333,7 +338,7 @@ func (in *Inbox) quarantine(w http.ResponseWriter, r *http.Request, v *visit, co
 	if in.queue != nil {
 		rec := &v.records[0]
 		in.record(v, &v.proof, rec)
-		rec.State, rec.Cause, rec.Confirm = Quarantined, code+": "+cause, false
+		rec.State, rec.Cause = Quarantined, code+": "+cause
 		body := sha256.Sum256(rec.Body)
 		rec.identify(kindQuarantine, string(body[:]))
 		verdicts, err := in.put(r, v, v.records[:])

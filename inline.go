@@ -156,7 +156,7 @@ func (in *Inbox) storeSplit(w http.ResponseWriter, r *http.Request, v *visit, pr
 	records := make([]Record, 1+len(proofs))
 	whole := &records[0]
 	in.record(v, &v.proof, whole)
-	whole.State, whole.Outcome, whole.Confirm = Done, Split, false
+	whole.State, whole.Outcome = Done, Split
 	body := sha256.Sum256(whole.Body)
 	whole.Fingerprint = body
 	whole.identify(kindDelivery, string(body[:]))

@@ -26,6 +26,7 @@ const (
 	bodyRate  = 64 << 10 // bytes a second
 
 	smallBody     = 64 << 10 // bodies up to this come from the small budget and from pools
+	largeShare    = 2 << 20  // least that a larger body reserves, so that few are read at once
 	maxInflation  = 100      // decoded bytes per encoded byte
 	growthFactor  = 4
 	deadlineEvery = 256 << 10 // bytes between two moves of the read deadline
@@ -127,11 +128,11 @@ func (t *intake) start(declared int64) bool {
 	case declared >= int64(bufferSizes[0]):
 		t.class = 1
 	}
-	size := int64(bufferSizes[t.class])
-	if !t.admission.reserve(size, t.large) {
+	t.held = t.share(int64(bufferSizes[t.class]), t.large)
+	if !t.admission.reserve(t.held, t.large) {
+		t.held = 0
 		return false
 	}
-	t.held = size
 	t.pooled = buffers[t.class].Get().(*[]byte)
 	t.buf = (*t.pooled)[:0]
 	return true
@@ -152,22 +153,44 @@ func (t *intake) grow(declared int64) bool {
 		size = max(top, int64(cap(t.buf))+512)
 	}
 	large := t.large || size > smallBody
-	if !t.admission.reserve(size, large) {
-		return false
+	held := t.held
+	enough := t.large && held >= size+int64(cap(t.buf)) // the old buffer is there until it is copied
+	if !enough {
+		if held = t.share(size, large); !t.admission.reserve(held, large) {
+			return false
+		}
 	}
 	next := append(make([]byte, 0, size), t.buf...)
-	t.free()
-	t.buf, t.held, t.large = next, size, large
+	t.recycle()
+	if !enough {
+		t.forget()
+	}
+	t.buf, t.held, t.large = next, held, large
 	return true
 }
 
-// free gives the buffer and its reservation back.
-func (t *intake) free() {
+// share returns how much is reserved for a buffer. A large body reserves more
+// than its first buffers need: else a flood of them would fill the budget with
+// beginnings, and the processor with reading them.
+func (t *intake) share(size int64, large bool) int64 {
+	if large {
+		return max(size, largeShare)
+	}
+	return size
+}
+
+// recycle gives a pooled buffer back to its pool.
+func (t *intake) recycle() {
 	if t.pooled != nil {
 		*t.pooled = (*t.pooled)[:0]
 		buffers[t.class].Put(t.pooled)
 		t.pooled = nil
 	}
+}
+
+// free gives the buffer and its reservation back.
+func (t *intake) free() {
+	t.recycle()
 	t.forget()
 }
 

@@ -48,22 +48,24 @@ type Record struct {
 	ReceivedAt  time.Time // by the receiver's clock, milliseconds
 	Header      []byte    // kept headers in wire form, "Name: value\r\n"; a BLOB: may hold signatures
 	Body        []byte    // exact bytes; nil where they were purged, or were not asked for
-	Confirm     bool      // the provider's API is asked before a handler starts
 
 	// State, Outcome and Cause are Pending, "" and "" for a new event. The
-	// Inbox writes Done or Quarantined for what is only kept to be seen.
+	// Inbox writes Done or Quarantined for what is only kept to be seen, and
+	// Claimed, with Token and Lease, for what a worker beside it can start at
+	// once: such an event is stored as claimed, its first attempt counted.
 	State   State
 	Outcome string
 	Cause   string
+	Token   uint64        // fence of the current claim, 0 when there is none
+	Lease   time.Duration // Put of a Claimed record: how long the claim is exclusive
 
 	// Written by the store.
 	Seq       int64     // order of acceptance inside the store, from 1
 	Size      int64     // length of Body when it was stored, bytes
 	Due       time.Time // pending: next attempt; claimed: end of the lease
-	Token     uint64    // fence of the current claim, 0 when there is none
-	Started   bool      // a handler started under the current claim
+	Started   bool      // a handler ran under the claim that lapsed last
 	Attempts  int       // claims counted so far, less those given back
-	Deaths    int       // claims that lapsed after a handler had started
+	Deaths    int       // claims that lapsed while a handler ran
 	Copies    int       // duplicates seen
 	Replays   int       // times an operator asked for it again
 	SettledAt time.Time // when it became done, dead or quarantined
@@ -102,7 +104,7 @@ type Queue interface {
 	// for each. When it returns nil, every record with verdict Accepted is
 	// durable: it survives the death of the process and of the machine, and
 	// a Duplicate's first copy is too. The same key twice in one call is
-	// decided in order.
+	// decided in order. Put sets Seq of the records that it accepted.
 	//
 	// Put MUST decide by the unique key inside the commit, in every state of
 	// the event that is there, and MUST NOT evict anything to make room. It
@@ -113,17 +115,20 @@ type Queue interface {
 
 	// Claim gives the caller the exclusive right to attempt events that are
 	// due, oldest first, each with a fresh token. Attempts are counted here.
-	// A claim whose lease has ended is due again; if its handler had started,
-	// that is counted in Deaths. Claim MAY return fewer than wanted, and at
-	// most one event that has Deaths, only if want.Suspect is set.
-	//
-	// The claimed events count as started, except those with Confirm set:
-	// those are started by Extend.
+	// A claim whose lease has ended is due again, at the latest; a store that
+	// can prove that the claimer is gone SHOULD not wait for that. Claim MAY
+	// return fewer than wanted, and at most one event that has Deaths, only if
+	// want.Suspect is set.
 	Claim(ctx context.Context, want Want) ([]Record, error)
 
-	// Extend renews leases to end d from now, and marks the records whose
-	// Started field is set. It returns one error per record: nil, or
-	// ErrLeaseLost for one whose token is no longer current.
+	// Mark notes that a handler of a claimed record starts to run, or has
+	// ended: a claim that lapses in between is counted in Deaths. The note
+	// MUST survive the end of the process, SHOULD cost next to nothing, and
+	// need not survive the end of the machine.
+	Mark(r *Record, running bool)
+
+	// Extend renews leases to end d from now. It returns one error per
+	// record: nil, or ErrLeaseLost for one whose token is no longer current.
 	Extend(ctx context.Context, records []*Record, d time.Duration) ([]error, error)
 
 	// Settle ends claims. It returns one error per settlement: nil when it is

@@ -3,7 +3,9 @@ package ichido
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -16,10 +18,13 @@ var errDraining = errors.New("worker is draining")
 // on one queue, in one process or in many.
 //
 // A claimed event is started at once: a worker never claims more than it has
-// free slots for. An event that was being handled when its process died is a
-// suspect; a worker runs at most one suspect at a time, so that one event that
-// ends processes does not make its neighbours look guilty. After three such
-// deaths it is a dead letter.
+// free slots for. What an inbox of the same process accepts while there is a
+// free slot is stored as claimed and started after its commit.
+//
+// An event that was being handled when its process died is a suspect; a worker
+// runs at most one suspect at a time, so that one event that ends processes
+// does not make its neighbours look guilty. After three such deaths it is a
+// dead letter.
 type Worker struct {
 	Queue Queue
 
@@ -34,22 +39,33 @@ type Worker struct {
 	Log      *slog.Logger  // slog's default logger by default
 
 	mu        sync.Mutex
-	running   map[*job]struct{} // guarded by mu
-	bytes     int64             // guarded by mu: bodies of running
-	perSource map[string]int    // guarded by mu: how many are running
+	started   bool                    // guarded by mu: Run was called
+	accepting bool                    // guarded by mu: between the start of Run and its drain
+	running   map[*job]struct{}       // guarded by mu
+	suspects  int                     // guarded by mu: of running
+	bytes     int64                   // guarded by mu: bodies of running
+	lanes     map[string]*lane        // guarded by mu: by source
+	jobs      sync.WaitGroup          // running; nothing is added once accepting is false
+	token     uint64                  // fence of what is offered: such an event was never claimed before
+	freed     chan struct{}           // a slot became free
+	settled   chan settledJob         // to the settler; closed when all jobs have ended
+	base      context.Context         // of all handlers
+	cut       context.CancelCauseFunc // ends base
+}
 
-	freed   chan struct{}      // a slot became free
-	settled chan settledJob    // to the settler; closed when all jobs have ended
-	base    context.Context    // of all handlers
-	cut     context.CancelFunc // ends base
+// lane is what a worker knows of one source.
+type lane struct {
+	running  int
+	caughtUp bool // the last claim left nothing that is due
 }
 
 // job is one claimed event on its way through its handler.
 type job struct {
+	worker  *Worker
 	inbox   *Inbox
 	rec     Record
-	cancel  context.CancelCauseFunc
-	renewed time.Time // guarded by Worker.mu
+	cancel  context.CancelCauseFunc // guarded by Worker.mu
+	renewed time.Time               // guarded by Worker.mu
 }
 
 // settledJob is the end of a job, on its way to the store.
@@ -67,8 +83,31 @@ func NewWorker(q Queue, inboxes ...*Inbox) *Worker {
 // go on for DrainFor, ends the contexts of those that are left and gives their
 // attempts back, settles everything, and returns nil. Run may be called once.
 func (w *Worker) Run(ctx context.Context) error {
-	if w.Queue == nil || w.Inboxes == nil {
-		return errors.New("run worker: it needs a queue and inboxes; make it with NewWorker")
+	if err := w.start(ctx); err != nil {
+		return fmt.Errorf("run worker: %w", err)
+	}
+	defer w.cut(nil)
+	var loops sync.WaitGroup
+	loops.Go(w.settleLoop)
+	stopRenewing := make(chan struct{})
+	loops.Go(func() { w.renewLoop(stopRenewing) })
+	w.claimLoop(ctx)
+	w.drain()
+	close(w.settled)
+	close(stopRenewing)
+	loops.Wait()
+	return nil
+}
+
+// start checks the settings and makes what Run needs.
+func (w *Worker) start(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.Queue == nil || w.Inboxes == nil:
+		return errors.New("it needs a queue and inboxes; make it with NewWorker")
+	case w.started:
+		return errors.New("it ran already; make another one")
 	}
 	setDefault(&w.Lease, 30*time.Second)
 	setDefault(&w.Poll, time.Second)
@@ -77,53 +116,42 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.Log == nil {
 		w.Log = slog.Default()
 	}
+	w.started, w.accepting = true, true
 	w.running = map[*job]struct{}{}
-	w.perSource = map[string]int{}
+	w.lanes = map[string]*lane{}
+	w.token = rand.Uint64()>>1 | 1
 	w.freed = make(chan struct{}, 1)
 	w.settled = make(chan settledJob, 512)
-	var jobs, loops sync.WaitGroup
-	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
-	w.base, w.cut = base, func() { cut(errDraining) }
-
-	loops.Go(w.settleLoop)
-	stopRenewing := make(chan struct{})
-	loops.Go(func() { w.renewLoop(stopRenewing) })
-	w.claimLoop(ctx, &jobs)
-	w.drain(&jobs)
-	close(w.settled)
-	close(stopRenewing)
-	loops.Wait()
-	w.cut()
+	w.base, w.cut = context.WithCancelCause(context.WithoutCancel(ctx))
 	return nil
 }
 
-// drain waits for the running handlers, and after DrainFor ends their
-// contexts and waits again: a handler that ignores its context holds up Run,
-// for its event must not be given to anyone else while it runs.
-func (w *Worker) drain(jobs *sync.WaitGroup) {
+// drain takes nothing more, waits for the running handlers, and after DrainFor
+// ends their contexts and waits again: a handler that ignores its context
+// holds up Run, for its event must not be given to anyone else while it runs.
+func (w *Worker) drain() {
+	w.mu.Lock()
+	w.accepting = false
+	w.mu.Unlock()
 	done := make(chan struct{})
-	go func() { jobs.Wait(); close(done) }()
+	go func() { w.jobs.Wait(); close(done) }()
 	patience := time.NewTimer(w.DrainFor)
 	defer patience.Stop()
 	select {
 	case <-done:
 	case <-patience.C:
-		w.cut()
+		w.cut(errDraining)
 		<-done
 	}
 }
 
 // claimLoop claims and starts events until ctx ends.
-func (w *Worker) claimLoop(ctx context.Context, jobs *sync.WaitGroup) {
+func (w *Worker) claimLoop(ctx context.Context) {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
 	for ctx.Err() == nil {
 		want, inboxes := w.want()
-		n := 0
-		if len(want.Slots) > 0 {
-			n = w.claim(ctx, want, inboxes, jobs)
-		}
-		if n > 0 {
+		if len(want.Slots) > 0 && w.claim(ctx, want, inboxes) > 0 {
 			continue
 		}
 		poll.Reset(w.Poll)
@@ -151,24 +179,21 @@ func (w *Worker) gather(ctx context.Context) {
 
 // want returns what can be started now.
 func (w *Worker) want() (Want, map[string]*Inbox) {
+	all := w.Inboxes()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	want := Want{Slots: map[string]int{}, Bytes: w.Bytes - w.bytes, Lease: w.Lease, Suspect: true}
+	want := Want{Slots: map[string]int{}, Bytes: max(w.Bytes-w.bytes, 0), Lease: w.Lease, Suspect: w.suspects == 0}
 	inboxes := map[string]*Inbox{}
-	for j := range w.running {
-		if j.rec.Deaths > 0 {
-			want.Suspect = false
-		}
-	}
-	if want.Bytes <= 0 && len(w.running) > 0 {
+	if want.Bytes == 0 && len(w.running) > 0 {
 		return want, inboxes
 	}
 	want.Bytes = max(want.Bytes, 1)
-	for _, in := range w.Inboxes() {
-		if in.src.Handler == nil && (in.src.Apply == nil || in.src.InRequest) {
+	for _, in := range all {
+		if !in.isWorked() {
 			continue
 		}
-		if free := in.src.Concurrency - w.perSource[in.src.Name]; free > 0 {
+		in.worker.Store(w)
+		if free := in.src.Concurrency - w.lane(in.src.Name).running; free > 0 {
 			want.Slots[in.src.Name] = free
 			inboxes[in.src.Name] = in
 		}
@@ -176,24 +201,109 @@ func (w *Worker) want() (Want, map[string]*Inbox) {
 	return want, inboxes
 }
 
+// isWorked reports whether the source's events are handled by a worker.
+func (in *Inbox) isWorked() bool {
+	return in.src.Handler != nil || in.src.Apply != nil && !in.src.InRequest
+}
+
+// lane returns the lane of a source. mu is held.
+func (w *Worker) lane(source string) *lane {
+	l := w.lanes[source]
+	if l == nil {
+		l = &lane{}
+		w.lanes[source] = l
+	}
+	return l
+}
+
 // claim claims and starts events, and returns how many.
-func (w *Worker) claim(ctx context.Context, want Want, inboxes map[string]*Inbox, jobs *sync.WaitGroup) int {
+func (w *Worker) claim(ctx context.Context, want Want, inboxes map[string]*Inbox) int {
 	began := time.Now()
 	records, err := w.Queue.Claim(context.WithoutCancel(ctx), want)
 	if err != nil {
 		w.Log.Error("claim events", "error", err)
 		return 0
 	}
+	got := map[string]int{}
+	var sum int64
 	for i := range records {
-		j := &job{inbox: inboxes[records[i].Source], rec: records[i], renewed: began}
-		w.mu.Lock()
-		w.running[j] = struct{}{}
-		w.perSource[j.rec.Source]++
-		w.bytes += j.rec.Size
-		w.mu.Unlock()
-		jobs.Go(func() { w.work(j) })
+		got[records[i].Source]++
+		sum += records[i].Size
 	}
+	w.mu.Lock()
+	for source, slots := range want.Slots {
+		w.lane(source).caughtUp = got[source] < slots && sum < want.Bytes
+	}
+	for i := range records {
+		j := &job{worker: w, inbox: inboxes[records[i].Source], rec: records[i], renewed: began}
+		w.reserve(j)
+		go w.work(j)
+	}
+	w.mu.Unlock()
 	return len(records)
+}
+
+// reserve takes a slot for a job. mu is held.
+func (w *Worker) reserve(j *job) {
+	w.jobs.Add(1)
+	w.running[j] = struct{}{}
+	w.lane(j.rec.Source).running++
+	w.bytes += j.rec.Size
+	if j.rec.Deaths > 0 {
+		w.suspects++
+	}
+}
+
+// release gives a job's slot back. mu is held.
+func (w *Worker) release(j *job) {
+	w.jobs.Done()
+	delete(w.running, j)
+	w.lane(j.rec.Source).running--
+	w.bytes -= j.rec.Size
+	if j.rec.Deaths > 0 {
+		w.suspects--
+	}
+}
+
+// offer reserves a slot for an event that is about to be stored, and prepares
+// its record to be stored as claimed. It returns nil when the event is to wait
+// for its turn: there is no slot, or others are waiting. w may be nil.
+func (w *Worker) offer(in *Inbox, rec *Record) *job {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.lane(in.src.Name)
+	size := int64(len(rec.Body))
+	if !w.accepting || !l.caughtUp || l.running >= in.src.Concurrency || w.bytes+size > w.Bytes {
+		l.caughtUp = false
+		return nil
+	}
+	rec.State, rec.Token, rec.Lease = Claimed, w.token, w.Lease
+	j := &job{worker: w, inbox: in, rec: *rec, renewed: time.Now()}
+	j.rec.Size, j.rec.Attempts = size, 1
+	// The record's slices are the request's: the handler gets its own.
+	kept := append(append(make([]byte, 0, len(rec.Header)+len(rec.Body)), rec.Header...), rec.Body...)
+	j.rec.Header, j.rec.Body = kept[:len(rec.Header):len(rec.Header)], kept[len(rec.Header):]
+	w.reserve(j)
+	return j
+}
+
+// decide starts an offered job whose event was accepted, or gives its slot
+// back. j may be nil.
+func (j *job) decide(accepted bool, seq int64) {
+	if j == nil {
+		return
+	}
+	j.rec.Seq = seq
+	if accepted {
+		go j.worker.work(j)
+		return
+	}
+	j.worker.mu.Lock()
+	defer j.worker.mu.Unlock()
+	j.worker.release(j)
 }
 
 // work runs one job and hands its settlement on.
@@ -203,16 +313,14 @@ func (w *Worker) work(j *job) {
 	w.mu.Lock()
 	j.cancel = cancel
 	w.mu.Unlock()
-	s, settle := w.attempt(ctx, j)
-	w.mu.Lock()
-	delete(w.running, j)
-	w.perSource[j.rec.Source]--
-	w.bytes -= j.rec.Size
-	w.mu.Unlock()
+	s, settle := w.try(ctx, j)
 	if settle {
 		j.rec.Body, j.rec.Header = nil, nil
 		w.settled <- settledJob{j.inbox, s}
 	}
+	w.mu.Lock()
+	w.release(j)
+	w.mu.Unlock()
 	select {
 	case w.freed <- struct{}{}:
 	default:
@@ -249,7 +357,7 @@ func (w *Worker) renew() {
 	if len(jobs) == 0 {
 		return
 	}
-	errs, err := w.Queue.Extend(w.base, records, w.Lease)
+	errs, err := w.Queue.Extend(context.WithoutCancel(w.base), records, w.Lease)
 	if err != nil {
 		w.Log.Error("renew leases", "error", err)
 		return

@@ -258,7 +258,10 @@ func TestPoisonIsDeadAfterThreeDeathsAndItsNeighboursAreNot(t *testing.T) {
 			var done []ichido.Settlement
 			died := false
 			for i := range records {
-				died = died || records[i].ID() == poison
+				if records[i].ID() == poison {
+					died = true
+					b.store.Mark(&records[i], true) // only its handler runs when the process ends
+				}
 				done = append(done, ichido.Settlement{Record: &records[i], State: ichido.Done, Outcome: ichido.Applied})
 			}
 			if died {
@@ -392,6 +395,80 @@ func TestNeverMoreThanConcurrencyAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// counting counts the claims that returned something.
+type counting struct {
+	*memory.Store
+	claimed atomic.Int32
+}
+
+func (c *counting) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, error) {
+	records, err := c.Store.Claim(ctx, want)
+	c.claimed.Add(int32(len(records)))
+	return records, err
+}
+
+func TestWhatIsAcceptedBesideAnIdleWorkerIsStartedWithoutAClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &counting{Store: memory.New(memory.Options{})}
+		ran := map[string]int{}
+		var mu sync.Mutex
+		in := newInbox(t, store, ichido.Source{Concurrency: 2, Handler: func(_ context.Context, e *ichido.Event) error {
+			time.Sleep(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			ran[e.Key()+" "+string(e.Body())+" "+e.Header("X-Sig")[:4]]++
+			return nil
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		w := ichido.NewWorker(store, in)
+		w.Log = quiet
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		synctest.Wait()
+		for _, id := range []string{"a", "b", "c"} { // there are two slots: c waits for its turn
+			do(in, signed(`{"id":"`+id+`"}`))
+		}
+		do(in, signed(`{"id":"a"}`))
+		time.Sleep(10 * time.Second)
+		do(in, signed(`{"id":"d"}`)) // and nobody waits any more
+		time.Sleep(10 * time.Second)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if n := store.claimed.Load(); n != 1 {
+			t.Errorf("%d events were claimed, want only the one without a slot", n)
+		}
+		if len(ran) != 4 {
+			t.Errorf("handled %v", ran)
+		}
+		for what, n := range ran {
+			if n != 1 {
+				t.Errorf("%s was handled %d times", what, n)
+			}
+		}
+		if do(in, signed(`{"id":"e"}`)).Code != 200 {
+			t.Error("an event after the worker's end was refused")
+		}
+		if left, _ := store.List(t.Context(), ichido.Filter{State: ichido.Pending}); len(left) != 1 {
+			t.Errorf("%d events wait for a worker, want the last one", len(left))
+		}
+	})
+}
+
+func TestPanicInAProviderIsAFailedAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, ichido.Source{Provider: panickyInspector{}, AcceptUnreadable: true, Backoff: []time.Duration{1000 * time.Hour}})
+		id := b.receive(goodBody)
+		b.run(5 * time.Second)
+		b.expect(id, ichido.Pending, "", "panic: odd body", 1)
+	})
+}
+
+type panickyInspector struct{ testProvider }
+
+func (panickyInspector) Inspect(string, []byte) ([]byte, error) { panic("odd body") }
 
 func TestSettleIsTriedAgainWhileTheStoreIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -52,7 +52,7 @@ const (
 func (c *campaign) choose(n int) ending {
 	switch {
 	case n%6 == 0 || c.sabotage != "":
-		return ending{answer: 1 + c.rng.IntN(1500)}
+		return ending{answer: 1 + c.rng.IntN(3000)}
 	case n%6 == 3:
 		return ending{after: time.Duration(c.rng.Int64N(int64(1800 * time.Millisecond)))}
 	case n%10 == 1 && c.dest != nil:
@@ -66,7 +66,7 @@ func (c *campaign) choose(n int) ending {
 func hitsOf(point string) int {
 	switch point {
 	case "before-insert-event", "after-insert-event", "before-insert-body", "after-insert-body", "before-effect", "after-effect":
-		return 1500
+		return 2500
 	case "before-purge-body", "after-purge-body", "before-purge-mark", "after-purge-mark", "before-purge-event", "after-purge-event",
 		"before-count", "after-count", "before-checkpoint", "after-checkpoint", "before-commit+purge-body", "after-commit+purge-body",
 		"before-migrate", "after-migrate", "before-commit+migrate", "after-commit+migrate":
@@ -74,7 +74,7 @@ func hitsOf(point string) int {
 	case "before-keep", "after-keep", "before-commit+keep", "after-commit+keep":
 		return 15
 	}
-	return 150
+	return 250
 }
 
 func (e ending) plan() string {

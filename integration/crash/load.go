@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-const connections = 48
+const connections = 128
 
 // load sends deliveries over keep-alive connections, as senders would, until
 // its context ends.

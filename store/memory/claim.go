@@ -28,7 +28,7 @@ func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, e
 	for _, row := range s.choose(want, now) {
 		row.State, row.Due, row.Token = ichido.Claimed, milliseconds(now.Add(want.Lease)), token
 		row.Attempts++
-		row.Started = !row.Confirm
+		row.Started = false
 		out = append(out, clone(row))
 	}
 	return out, nil
@@ -107,6 +107,16 @@ func (s *Store) held(r *ichido.Record) *ichido.Record {
 	return row
 }
 
+// Mark implements [ichido.Queue].
+func (s *Store) Mark(r *ichido.Record, running bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row := s.byHash[r.Hash]
+	if row != nil && row.State == ichido.Claimed && r.Token != 0 && row.Token == r.Token {
+		row.Started = running
+	}
+}
+
 // Extend implements [ichido.Queue].
 func (s *Store) Extend(ctx context.Context, records []*ichido.Record, d time.Duration) ([]error, error) {
 	if err := ctx.Err(); err != nil {
@@ -122,7 +132,6 @@ func (s *Store) Extend(ctx context.Context, records []*ichido.Record, d time.Dur
 			continue
 		}
 		row.Due = milliseconds(s.now().Add(d))
-		row.Started = row.Started || r.Started
 	}
 	return errs, nil
 }

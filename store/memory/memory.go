@@ -117,7 +117,7 @@ func (s *Store) put(r *ichido.Record) ichido.Verdict {
 	if len(s.bySeq) >= s.opt.Capacity {
 		return ichido.Full
 	}
-	s.insert(r)
+	r.Seq = s.insert(r).Seq
 	return ichido.Accepted
 }
 
@@ -128,11 +128,14 @@ func (s *Store) insert(r *ichido.Record) *ichido.Record {
 		Hash: r.Hash, Source: r.Source, Key: r.Key, Type: r.Type, TypeSigned: r.TypeSigned,
 		Fingerprint: r.Fingerprint, Strength: r.Strength, Scheme: r.Scheme, Secret: r.Secret,
 		Time: milliseconds(r.Time), ReceivedAt: milliseconds(r.ReceivedAt),
-		Header: bytes.Clone(r.Header), Body: bytes.Clone(r.Body), Confirm: r.Confirm,
+		Header: bytes.Clone(r.Header), Body: bytes.Clone(r.Body),
 		State: r.State, Outcome: r.Outcome, Cause: cleanCause(r.Cause),
 		Seq: s.seq, Size: int64(len(r.Body)),
 	}
 	switch row.State {
+	case ichido.Claimed:
+		row.Token, row.Attempts = r.Token, 1
+		row.Due = milliseconds(s.now().Add(r.Lease))
 	case "", ichido.Pending:
 		row.State, row.Due = ichido.Pending, s.now()
 		s.signal()

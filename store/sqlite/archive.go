@@ -28,6 +28,7 @@ func (s *Store) Get(ctx context.Context, id string) (ichido.Record, error) {
 		return ichido.Record{}, readError("get event", err)
 	}
 	r := x.record()
+	r.Started = r.Started || s.running.has(r.Seq, r.Token)
 	if !r.Purged {
 		r.Body = notNil(r.Body)
 	}
@@ -52,7 +53,9 @@ func (s *Store) List(ctx context.Context, f ichido.Filter) ([]ichido.Record, err
 		if err := rows.Scan(x.eventDest()...); err != nil {
 			return nil, readError("list events", err)
 		}
-		out = append(out, x.record())
+		r := x.record()
+		r.Started = r.Started || s.running.has(r.Seq, r.Token)
+		out = append(out, r)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, readError("list events", err)

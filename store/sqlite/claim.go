@@ -19,6 +19,9 @@ import (
 // after the commit and in the caller's goroutine: nobody removes an event that
 // is claimed.
 func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, error) {
+	if err := s.own(ctx); err != nil {
+		return nil, err
+	}
 	if !s.likely.Load() {
 		due, err := s.anyDue(ctx)
 		if err != nil || !due {
@@ -58,8 +61,8 @@ func (s *Store) anyDue(ctx context.Context) (due bool, err error) {
 }
 
 func (t *txn) claim(want ichido.Want) ([]ichido.Record, error) {
-	if _, err := t.w.reap.Exec(t.now); err != nil {
-		return nil, fmt.Errorf("reap leases: %w", err)
+	if err := t.reap(); err != nil {
+		return nil, err
 	}
 	chosen, err := t.choose(want)
 	if err != nil {
@@ -198,7 +201,6 @@ func (s *Store) complete(ctx context.Context, claimed []ichido.Record) ([]ichido
 	whole := claimed[:0]
 	var lost []ichido.Settlement
 	for _, r := range claimed {
-		r.Started = !r.Confirm
 		if r.Body == nil {
 			lost = append(lost, ichido.Settlement{Record: &r, State: ichido.Dead, Cause: "body_missing: the database has the event without its body"})
 			continue
@@ -267,7 +269,7 @@ func (s *Store) Extend(ctx context.Context, records []*ichido.Record, d time.Dur
 		for i, r := range records {
 			n, err := int64(0), error(nil)
 			if r.Token != 0 {
-				n, err = rowsAffected(t.w.extend, t.now+d.Milliseconds(), bit(r.Started), r.Seq, int64(r.Token))
+				n, err = rowsAffected(t.w.extend, t.now+d.Milliseconds(), r.Seq, int64(r.Token))
 			}
 			if err != nil {
 				return fmt.Errorf("extend lease: %w", err)
@@ -278,6 +280,9 @@ func (s *Store) Extend(ctx context.Context, records []*ichido.Record, d time.Dur
 	}}
 	if len(records) == 0 {
 		return nil, nil
+	}
+	if err := s.own(ctx); err != nil {
+		return nil, err
 	}
 	if err := s.do(ctx, o, false); err != nil {
 		return nil, err

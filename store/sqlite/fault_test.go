@@ -374,7 +374,7 @@ func newScript(t *testing.T) (x *script, path string, h *hooks) {
 // TestALostCommitIsSeen is the negative control: a driver that says that a
 // commit succeeded, and rolled back, must be caught by the same script.
 func TestALostCommitIsSeen(t *testing.T) {
-	for _, k := range []int{1, 3} { // a put, and a settle
+	for _, k := range []int{1, 4} { // a put, and a settle
 		x, path, h := newScript(t)
 		n := 0
 		h.lie = func(query string) bool {

@@ -103,7 +103,7 @@ func setFixed(r, from *ichido.Record) {
 	r.Hash, r.Source, r.Key, r.Type, r.TypeSigned = from.Hash, from.Source, from.Key, from.Type, from.TypeSigned
 	r.Fingerprint, r.Strength, r.Scheme, r.Secret = from.Fingerprint, from.Strength, from.Scheme, from.Secret
 	r.Time, r.ReceivedAt = from.Time, from.ReceivedAt
-	r.Header, r.Body, r.Confirm = from.Header, from.Body, from.Confirm
+	r.Header, r.Body = from.Header, from.Body
 }
 
 // copyOf returns what is to be remembered of an accepted record, in memory of

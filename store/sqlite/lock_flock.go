@@ -8,6 +8,14 @@ import (
 	"syscall"
 )
 
+// mapFile maps a file of at least size bytes: what is written to the map is in
+// the file, also after the end of the process.
+func mapFile(f *os.File, size int) ([]byte, error) {
+	return syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+}
+
+func unmapFile(file []byte) error { return syscall.Munmap(file) }
+
 // lockFile takes an exclusive lock that the operating system ends with the
 // process, however it ends. It returns nil where another one holds it. The
 // file stays when the lock is given up: removing it would let two processes

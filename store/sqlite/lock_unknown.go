@@ -2,7 +2,14 @@
 
 package sqlite
 
-import "os"
+import (
+	"errors"
+	"os"
+)
+
+func mapFile(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func unmapFile([]byte) error { return nil }
 
 // lockFile is not there: nothing proves that an owner of claims is gone, so
 // the claims it held stay held, and are listed.

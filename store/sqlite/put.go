@@ -27,6 +27,11 @@ func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verd
 			return nil, fmt.Errorf("put events: the body of %s has %d bytes and its headers %d, more than SQLite stores", r.ID(), len(r.Body), len(r.Header))
 		}
 		o.bytes += int64(len(r.Body) + len(r.Header))
+		if r.State == ichido.Claimed {
+			if err := s.own(ctx); err != nil {
+				return nil, err
+			}
+		}
 	}
 	o.run = func(t *txn) error {
 		for i := range records {
@@ -56,8 +61,7 @@ func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
 	if t.room == 0 {
 		return t.seen(r, ichido.Full)
 	}
-	n, err := rowsAffected(t.w.insert, t.seq, r.Hash[:], r.Source, t.now, len(r.Body), flagsOf(r), r.Fingerprint[:], r.Type, r.Scheme,
-		r.ReceivedAt.UnixMilli(), signedAt(r.Time), keyOf(r))
+	n, err := t.insert(r)
 	if err != nil {
 		return 0, fmt.Errorf("insert event: %w", err)
 	}
@@ -67,11 +71,14 @@ func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
 	if _, err := t.w.insertBody.Exec(t.seq, notNil(r.Header), notNil(r.Body)); err != nil {
 		return 0, fmt.Errorf("insert body: %w", err)
 	}
+	r.Seq = t.seq
 	if r.State == "" || r.State == ichido.Pending {
 		t.wake = true
 		if t.s.fresh.room(len(r.Header) + len(r.Body)) {
 			t.fresh = append(t.fresh, copyOf(r, t.seq))
 		}
+	} else if r.State == ichido.Claimed {
+		// Its lease is looked at when it may have ended.
 	} else if _, err := t.w.keep.Exec(stateCode(r.State), r.Outcome, cleanCause(r.Cause), attempts, t.seq); err != nil {
 		return 0, fmt.Errorf("settle new event: %w", err)
 	}
@@ -79,6 +86,19 @@ func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
 	t.room--
 	t.added++
 	return ichido.Accepted, nil
+}
+
+// insert writes the row of a new event, claimed where its record says so. It
+// returns 0 when the key is there.
+func (t *txn) insert(r *ichido.Record) (int64, error) {
+	stmt := t.w.insert
+	args := []any{t.seq, r.Hash[:], r.Source, t.now, len(r.Body), flagsOf(r), r.Fingerprint[:], r.Type, r.Scheme,
+		r.ReceivedAt.UnixMilli(), signedAt(r.Time), keyOf(r)}
+	if r.State == ichido.Claimed {
+		args[3] = t.now + r.Lease.Milliseconds()
+		args, stmt = append(args, int64(r.Token)), t.w.insertClaimed
+	}
+	return rowsAffected(stmt, args...)
 }
 
 // start finds the next seq and the room there is.

@@ -23,9 +23,6 @@ var strengths = [...]string{"", ichido.Verified, ichido.Authenticated, ichido.We
 // flagsOf packs what is written once and never searched.
 func flagsOf(r *ichido.Record) int64 {
 	flags := int64(r.Secret) << 8
-	if r.Confirm {
-		flags |= flagConfirm
-	}
 	if r.TypeSigned {
 		flags |= flagTypeSigned
 	}
@@ -86,7 +83,6 @@ func (x *row) record() ichido.Record {
 	} else {
 		r.Key = hex.EncodeToString(x.fingerprint)
 	}
-	r.Confirm = x.flags&flagConfirm != 0
 	r.TypeSigned = x.flags&flagTypeSigned != 0
 	r.Strength = strengths[x.flags>>2&3]
 	r.Secret = int(x.flags >> 8)

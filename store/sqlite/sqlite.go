@@ -97,7 +97,8 @@ type Store struct {
 	disk disk    // owned by the committer
 	rows int64   // events that are kept, where there is a Capacity; owned by the committer
 
-	fresh fresh
+	fresh   fresh
+	running running
 
 	claimsMu sync.Mutex // guards claims
 	claims   *claims
@@ -179,7 +180,7 @@ func (s *Store) Close() error {
 	<-s.stopped
 	s.claimsMu.Lock()
 	defer s.claimsMu.Unlock()
-	return s.claims.unlock()
+	return errors.Join(s.running.close(), s.claims.unlock())
 }
 
 // Err returns nil, or why the store is broken for good: after a failed flush

@@ -106,8 +106,11 @@ func readEffects(t testing.TB, db *sql.DB) (names []string) {
 func copyFiles(t testing.TB, path string) string {
 	t.Helper()
 	copied := newPath(t)
-	for _, suffix := range []string{"", "-wal"} {
+	for _, suffix := range []string{"", "-wal", "-worker.lock"} {
 		from, err := os.Open(path + suffix)
+		if os.IsNotExist(err) {
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

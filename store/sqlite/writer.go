@@ -18,9 +18,9 @@ type writer struct {
 
 	begin, commit, rollback, checkpoint *sql.Stmt
 
-	nextSeq, insert, insertBody, keep, find, copied *sql.Stmt
-	reap, sources, due, suspects, claim             *sql.Stmt
-	extend, settle, settleAll, confirm              *sql.Stmt
+	nextSeq, insert, insertClaimed, insertBody, keep, find, copied *sql.Stmt
+	lapsed, lapsedRunning, reap, sources, due, suspects, claim     *sql.Stmt
+	extend, settle, settleAll, confirm                             *sql.Stmt
 }
 
 // Words of the SQL below. The states are literals in it, because a partial
@@ -28,7 +28,6 @@ type writer struct {
 const (
 	statePending, stateClaimed, stateDone, stateDead, stateQuarantined = 0, 1, 2, 3, 4
 
-	flagConfirm    = 1
 	flagTypeSigned = 2
 )
 
@@ -46,20 +45,24 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 		{&w.nextSeq, `SELECT max((SELECT coalesce(max(seq), 0) FROM ichido_events), (SELECT value FROM ichido_meta WHERE name = 'seq')) + 1`},
 		{&w.insert, `INSERT INTO ichido_events (seq, hash, source, due, size, flags, fingerprint, type, scheme, received_at, signed_at, key)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hash) DO NOTHING`},
+		{&w.insertClaimed, `INSERT INTO ichido_events (seq, hash, source, due, size, flags, fingerprint, type, scheme, received_at, signed_at, key,
+			state, token, attempts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, 1) ON CONFLICT (hash) DO NOTHING`},
 		{&w.insertBody, `INSERT INTO ichido_bodies (seq, header, body) VALUES (?, ?, ?)`},
 		{&w.keep, `UPDATE ichido_events SET state = ?, outcome = ?, cause = ?, attempts = ?, settled_at = due, due = 0 WHERE seq = ?`},
 		{&w.find, `SELECT seq, fingerprint FROM ichido_events WHERE hash = ?`},
 		{&w.copied, `UPDATE ichido_events SET copies = copies + 1 WHERE seq = ?`},
 
+		{&w.lapsed, `SELECT seq, token FROM ichido_events INDEXED BY ichido_leases WHERE state = 1 AND due <= ?`},
+		{&w.lapsedRunning, `UPDATE ichido_events SET started = 1 WHERE seq = ? AND token = ? AND state = 1`},
 		{&w.reap, `UPDATE ichido_events SET state = 0, deaths = deaths + started WHERE state = 1 AND due <= ?`},
 		{&w.sources, sourcesDue},
 		{&w.due, eventsDue},
 		{&w.suspects, suspectsDue},
-		{&w.claim, `UPDATE OR ROLLBACK ichido_events SET state = 1, due = ?, token = ?, attempts = attempts + 1, started = 1 - (flags & 1)
+		{&w.claim, `UPDATE OR ROLLBACK ichido_events SET state = 1, due = ?, token = ?, attempts = attempts + 1, started = 0
 			WHERE seq IN (SELECT value FROM json_each(?))`},
 
 		// A lease that was reaped and not claimed again was no death.
-		{&w.extend, `UPDATE ichido_events SET state = 1, due = ?, started = max(started, ?), deaths = deaths - (state = 0 AND started)
+		{&w.extend, `UPDATE ichido_events SET state = 1, due = ?, deaths = deaths - (state = 0 AND started)
 			WHERE seq = ? AND token = ?`},
 		{&w.settleAll, `UPDATE OR ROLLBACK ichido_events SET state = ?, outcome = ?, cause = ?, settled_at = ?, due = ?, attempts = attempts - ?,
 			token = 0, started = 0, deaths = deaths - (state = 0 AND started) WHERE seq IN (SELECT value FROM json_each(?)) AND token = ?`},
@@ -100,8 +103,8 @@ const (
 func (w *writer) close() {
 	for _, stmt := range []*sql.Stmt{
 		w.begin, w.commit, w.rollback, w.checkpoint,
-		w.nextSeq, w.insert, w.insertBody, w.keep, w.find, w.copied,
-		w.reap, w.sources, w.due, w.suspects, w.claim,
+		w.nextSeq, w.insert, w.insertClaimed, w.insertBody, w.keep, w.find, w.copied,
+		w.lapsed, w.lapsedRunning, w.reap, w.sources, w.due, w.suspects, w.claim,
 		w.extend, w.settle, w.settleAll, w.confirm,
 	} {
 		_ = stmt.Close()

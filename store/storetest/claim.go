@@ -20,7 +20,6 @@ func claimCases() []Case {
 		{"Claim/DeathsOnlyOfStartedHandlers", "an event must not become a dead letter for a crash that it did not cause", claimDeaths},
 		{"Claim/SuspectsOneAtATime", "an event that kills processes must not take the others with it", claimSuspects},
 		{"Extend/RenewsTheLease", "a long handler is not a dead one", extendRenews},
-		{"Extend/StartsAConfirmedEvent", "asking the provider's API is no attempt of the handler", extendStarts},
 		{"Extend/LateByAnOldTokenChangesNothing", "a paused worker must not steal the event back", extendLate},
 		{"Extend/AfterTheEndByTheLastToken", "a heartbeat that is a little late is no death", extendLapsed},
 		{"Extend/JudgesEachRecord", "one lost lease must not cost the others", extendEach},
@@ -153,37 +152,43 @@ func claimDeaths(t testing.TB, open Open) {
 	e := start(t, open, Setup{})
 	e.accept("a")
 	r := e.claim1()
-	if !r.Started {
-		t.Error("a claimed event that needs no confirmation is not started")
+	e.clock.Advance(lease)
+	r = e.claim1()
+	e.same("deaths after a lapse without a handler", 0, r.Deaths)
+	e.Queue.Mark(r, true)
+	if !e.get(*r).Started {
+		t.Error("an event whose handler runs is not started")
 	}
 	e.retry(r, 0)
-	e.same("deaths after a retry", 0, e.claim1().Deaths)
+	r = e.claim1()
+	e.same("deaths after a retry", 0, r.Deaths)
+	e.Queue.Mark(r, true)
+	e.Queue.Mark(r, false)
 	e.clock.Advance(lease)
 	r = e.claim1()
-	e.same("deaths after a lapse", []int{1, 1}, []int{r.Deaths, e.get(*r).Deaths})
-	e.done(r)
-
-	c := e.record("confirm")
-	c.Confirm = true
-	e.put(ichido.Accepted, c)
+	e.same("deaths after a lapse when the handler had ended", 0, r.Deaths)
+	e.Queue.Mark(r, true)
+	e.clock.Advance(lease)
+	old := r
 	r = e.claim1()
-	if r.Started {
-		t.Error("a claimed event that needs confirmation is started")
+	e.same("deaths after a lapse while a handler ran", []int{1, 1}, []int{r.Deaths, e.get(*r).Deaths})
+	e.Queue.Mark(old, true)
+	if e.get(*r).Started {
+		t.Error("a mark with an old token counts for the claim after it")
 	}
 	e.clock.Advance(lease)
-	r = e.claim1()
-	e.same("deaths without a start", 0, r.Deaths)
-	r.Started = true
-	e.extend(nil, r, lease)
-	e.clock.Advance(lease)
-	e.same("deaths after a start", 1, e.claim1().Deaths)
+	e.same("deaths after a lapse under another claim", 1, e.claim1().Deaths)
 }
 
 func claimSuspects(t testing.TB, open Open) {
 	e := start(t, open, Setup{})
 	e.accept("s1", "s2", "s3")
-	if n := len(e.claim(want(10))); n != 3 {
-		t.Fatalf("claimed %d events, want 3", n)
+	lost := e.claim(want(10))
+	if len(lost) != 3 {
+		t.Fatalf("claimed %d events, want 3", len(lost))
+	}
+	for i := range lost {
+		e.Queue.Mark(&lost[i], true)
 	}
 	e.clock.Advance(lease)
 	e.accept("a", "b")
@@ -219,28 +224,6 @@ func extendRenews(t testing.TB, open Open) {
 	}
 	e.done(r)
 	e.extend(ichido.ErrLeaseLost, r, lease)
-}
-
-func extendStarts(t testing.TB, open Open) {
-	e := start(t, open, Setup{})
-	c := e.record("a")
-	c.Confirm = true
-	e.put(ichido.Accepted, c)
-	r := e.claim1()
-	e.extend(nil, r, lease)
-	if e.get(c).Started {
-		t.Error("extending the lease of an event that is not started marked it")
-	}
-	r.Started = true
-	e.extend(nil, r, lease)
-	if !e.get(c).Started {
-		t.Error("extending the lease of a started event did not mark it")
-	}
-	r.Started = false
-	e.extend(nil, r, lease)
-	if !e.get(c).Started {
-		t.Error("a started event is not started any more")
-	}
 }
 
 func extendLate(t testing.TB, open Open) {

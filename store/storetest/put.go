@@ -24,6 +24,7 @@ func putCases() []Case {
 		{"Put/SameKeyOfAnotherSourceIsAnotherEvent", "one tenant must not make another's event a duplicate", putSources},
 		{"Put/SimultaneousCopiesAreOneEvent", "senders retry while the first copy is still under way", putSimultaneous},
 		{"Put/KeptToBeSeenIsNeverClaimed", "quarantined bytes and inline events are stored to be shown", putKept},
+		{"Put/ClaimedBelongsToItsCaller", "a worker in the process that accepts starts an event without claiming it first", putClaimed},
 		{"Put/FullNeverEvicts", "an evicted key is a replayed webhook", putFull},
 		{"Put/BuffersMayBeReused", "request bodies are pooled", putBuffers},
 		{"Put/CopiesAreCounted", "an operator wants to see that a sender repeats itself", putCopies},
@@ -35,7 +36,7 @@ func putCases() []Case {
 func putKeeps(t testing.TB, open Open) {
 	e := start(t, open, Setup{})
 	r := e.record("a")
-	r.Confirm, r.Secret, r.Strength, r.TypeSigned = true, 300, ichido.Weak, false
+	r.Secret, r.Strength, r.TypeSigned = 300, ichido.Weak, false
 	e.put(ichido.Accepted, r)
 
 	want := r
@@ -234,6 +235,32 @@ func putKept(t testing.TB, open Open) {
 	e.same("done", []any{ichido.Done, ichido.Split, e.clock.Now()}, []any{got.State, got.Outcome, got.SettledAt})
 	got = e.get(bad)
 	e.same("quarantined", []any{ichido.Quarantined, e.clock.Now(), 256}, []any{got.State, got.SettledAt, len(got.Cause)})
+}
+
+func putClaimed(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	records := []ichido.Record{e.record("a"), e.record("b")}
+	for i := range records {
+		records[i].State, records[i].Token, records[i].Lease = ichido.Claimed, 42, lease
+	}
+	e.put(ichido.Accepted, records...)
+	got := e.get(records[0])
+	e.same("what is stored", []any{ichido.Claimed, 1, e.clock.Now().Add(lease), uint64(42), records[0].Seq},
+		[]any{got.State, got.Attempts, got.Due, got.Token, got.Seq})
+	if got := e.claim(want(10)); len(got) != 0 {
+		t.Errorf("claimed %v from under their claim", keys(got))
+	}
+	e.put(ichido.Duplicate, records[0])
+	wrong := records[0]
+	wrong.Token = 43
+	e.settle(ichido.ErrLeaseLost, ichido.Settlement{Record: &wrong, State: ichido.Done})
+	e.done(&records[0])
+	e.extend(nil, &records[1], 2*lease)
+	e.clock.Advance(2 * lease)
+	r := e.claim1()
+	e.same("after the lease", []any{"b", 2, 0}, []any{r.Key, r.Attempts, r.Deaths})
+	e.settle(ichido.ErrLeaseLost, ichido.Settlement{Record: &records[1], State: ichido.Done})
+	e.done(r)
 }
 
 func putFull(t testing.TB, open Open) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func Walk(f Failer, tb testing.TB, draw func(label string, n int) int, steps int
 		run  func()
 	}{
 		{"put", w.put}, {"put", w.put}, {"claim", w.claim}, {"claim", w.claim}, {"settle", w.settle}, {"settle", w.settle},
-		{"extend", w.extend}, {"advance", w.advance}, {"replay", w.replay}, {"purge", w.purge}, {"crash", w.crash},
+		{"extend", w.extend}, {"mark", w.mark}, {"advance", w.advance}, {"replay", w.replay}, {"purge", w.purge}, {"crash", w.crash},
 	}
 	for range steps {
 		a := actions[draw("action", len(actions))]
@@ -81,14 +82,22 @@ func (w *walk) put() {
 			body = "forged"
 		}
 		r := NewRecord(source, key, body, w.clock.Now())
-		r.Confirm = w.draw("confirm", 3) == 0
-		r.State = []ichido.State{ichido.Pending, ichido.Pending, ichido.Pending, ichido.Done, ichido.Quarantined}[w.draw("state", 5)]
+		r.State = []ichido.State{ichido.Pending, ichido.Pending, ichido.Claimed, ichido.Done, ichido.Quarantined}[w.draw("state", 5)]
+		if r.State == ichido.Claimed {
+			r.Token, r.Lease = uint64(len(w.held)+1), time.Minute
+		}
 		records = append(records, r)
 	}
-	m, merr := w.model.Queue.Put(w.ctx, records)
+	theirs := slices.Clone(records)
+	m, merr := w.model.Queue.Put(w.ctx, theirs)
 	s, serr := w.subject.Queue.Put(w.ctx, records)
 	w.ok("put", merr, serr)
 	w.equal("verdicts", m, s)
+	for i := range records {
+		if m[i] == ichido.Accepted && records[i].State == ichido.Claimed {
+			w.held = append(w.held, pair{theirs[i], records[i]})
+		}
+	}
 }
 
 func (w *walk) claim() {
@@ -144,8 +153,6 @@ func (w *walk) settle() {
 func (w *walk) extend() {
 	var m, s []*ichido.Record
 	for _, p := range w.some() {
-		p.model.Started = w.draw("started", 2) == 0
-		p.subject.Started = p.model.Started
 		m, s = append(m, &p.model), append(s, &p.subject)
 	}
 	d := time.Duration(1+w.draw("extension", 3)) * time.Minute
@@ -153,6 +160,14 @@ func (w *walk) extend() {
 	serrs, serr := w.subject.Queue.Extend(w.ctx, s, d)
 	w.ok("extend", merr, serr)
 	w.equal("lost", lost(merrs), lost(serrs))
+}
+
+func (w *walk) mark() {
+	for _, p := range w.some() {
+		running := w.draw("running", 2) == 0
+		w.model.Queue.Mark(&p.model, running)
+		w.subject.Queue.Mark(&p.subject, running)
+	}
 }
 
 func (w *walk) advance() {
@@ -196,6 +211,7 @@ func (w *walk) purge() {
 func (w *walk) crash() {
 	if w.subject.Crash != nil && w.draw("really", 3) == 0 {
 		w.subject = w.subject.Crash(w.tb)
+		w.clock.Advance(time.Hour) // some stores need not wait for the leases to end
 	}
 }
 
@@ -225,6 +241,7 @@ func plain(records []ichido.Record) []ichido.Record {
 	for i, r := range records {
 		r.Seq = 0
 		r.Token = min(r.Token, 1)
+		r.Started = false // shown in Deaths, once it counts
 		out[i] = r
 	}
 	return out

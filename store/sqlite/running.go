@@ -1,0 +1,244 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"ichido.dev/ichido"
+)
+
+// running is what handlers of this process are working on now. It is kept in
+// a file that is mapped into memory: a note costs no system call, and is still
+// there when the process has ended, however it ended. A power cut may lose it.
+//
+// The file is the lock by which one process at a time works the events of a
+// database. Whoever gets it knows that the one before is gone, counts what
+// that one was working on, and need not wait for its leases to end.
+type running struct {
+	owning sync.Mutex // held to get or give up the lock; guards owned and lock
+	owned  bool
+	lock   *os.File // nil where the system has no such lock
+
+	mu    sync.Mutex     // guards everything below
+	file  []byte         // runningSlots marks; nil where there is no lock
+	free  []int          // slots without a mark
+	marks map[int64]mark // by seq
+}
+
+// mark says under which claim an event is being worked, and where that stands
+// in the file; -1 for nowhere.
+type mark struct {
+	token uint64
+	slot  int
+}
+
+const (
+	runningSlots = 4096
+	markSize     = 16 // seq and token, little-endian
+)
+
+// own takes the lock, unless this process has it.
+func (s *Store) own(ctx context.Context) error {
+	r := &s.running
+	r.owning.Lock()
+	defer r.owning.Unlock()
+	if r.owned {
+		return nil
+	}
+	path := s.path + "-worker.lock"
+	lock, supported, err := lockFile(path)
+	if err != nil {
+		return unavailable("own events", rejected, err)
+	}
+	if supported && lock == nil {
+		return unavailable("own events", busyElsewhere,
+			fmt.Errorf("another process works the events of this database (it holds a lock on %s): only one can", path))
+	}
+	if lock != nil {
+		if err := s.takeOver(ctx, lock); err != nil {
+			return errors.Join(err, lock.Close())
+		}
+	}
+	r.owned, r.lock = true, lock
+	return nil
+}
+
+// takeOver makes what the process before this one had claimed due, and takes
+// its file.
+func (s *Store) takeOver(ctx context.Context, lock *os.File) error {
+	if err := lock.Truncate(runningSlots * markSize); err != nil {
+		return unavailable("own events", rejected, err)
+	}
+	file, err := mapFile(lock, runningSlots*markSize)
+	if err != nil {
+		return unavailable("own events", rejected, err)
+	}
+	marks := left(file)
+	o := &op{name: "own events", phase: otherPhase, rows: 1, run: func(t *txn) error { return t.takeOver(marks) }}
+	if err := s.do(ctx, o, true); err != nil {
+		return errors.Join(err, unmapFile(file))
+	}
+	clear(file)
+	s.running.mu.Lock()
+	defer s.running.mu.Unlock()
+	s.running.file, s.running.free = file, make([]int, runningSlots)
+	for slot := range s.running.free {
+		s.running.free[slot] = slot
+	}
+	return nil
+}
+
+// close gives up the file and the lock.
+func (r *running) close() error {
+	r.owning.Lock()
+	defer r.owning.Unlock()
+	if r.lock == nil {
+		return nil
+	}
+	r.mu.Lock()
+	file := r.file
+	r.file, r.free = nil, nil
+	r.mu.Unlock()
+	lock := r.lock
+	r.lock, r.owned = nil, false
+	return errors.Join(unmapFile(file), lock.Close())
+}
+
+// left returns the claims that are marked in a file.
+func left(file []byte) map[int64]uint64 {
+	marks := map[int64]uint64{}
+	for ; len(file) >= markSize; file = file[markSize:] {
+		seq, token := binary.LittleEndian.Uint64(file), binary.LittleEndian.Uint64(file[8:])
+		if seq != 0 && token != 0 {
+			marks[int64(seq)] = token
+		}
+	}
+	return marks
+}
+
+// takeOver makes the claims of the process before this one due, and notes
+// which of them it was working on.
+func (t *txn) takeOver(marks map[int64]uint64) error {
+	for seq, token := range marks {
+		if _, err := t.w.lapsedRunning.Exec(seq, int64(token)); err != nil {
+			return fmt.Errorf("count what ended with its process: %w", err)
+		}
+	}
+	if _, err := t.w.conn.ExecContext(context.Background(), `UPDATE ichido_events SET due = ? WHERE state = 1 AND due > ?`, t.now, t.now); err != nil {
+		return fmt.Errorf("end leases of a process that is gone: %w", err)
+	}
+	t.wake = true
+	return nil
+}
+
+// reap makes events due whose lease has ended, and counts those that a handler
+// of this process is still working on.
+func (t *txn) reap() error {
+	lapsed, err := t.lapsed()
+	if err != nil {
+		return fmt.Errorf("find ended leases: %w", err)
+	}
+	if len(lapsed) == 0 {
+		return nil
+	}
+	for seq, token := range lapsed {
+		if !t.s.running.has(seq, token) {
+			continue
+		}
+		if _, err := t.w.lapsedRunning.Exec(seq, int64(token)); err != nil {
+			return fmt.Errorf("note a running handler: %w", err)
+		}
+	}
+	if _, err := t.w.reap.Exec(t.now); err != nil {
+		return fmt.Errorf("reap leases: %w", err)
+	}
+	return nil
+}
+
+// lapsed returns the claims whose lease has ended.
+func (t *txn) lapsed() (map[int64]uint64, error) {
+	rows, err := t.w.lapsed.Query(t.now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var lapsed map[int64]uint64
+	for rows.Next() {
+		var seq, token int64
+		if err := rows.Scan(&seq, &token); err != nil {
+			return nil, err
+		}
+		if lapsed == nil {
+			lapsed = map[int64]uint64{}
+		}
+		lapsed[seq] = uint64(token)
+	}
+	return lapsed, rows.Err()
+}
+
+// Mark implements [ichido.Queue].
+func (s *Store) Mark(r *ichido.Record, running bool) {
+	switch {
+	case r.Token == 0:
+	case running:
+		s.running.start(r.Seq, r.Token)
+	default:
+		s.running.end(r.Seq, r.Token)
+	}
+}
+
+// start notes that a handler works on an event under the claim with that token.
+func (r *running) start(seq int64, token uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, marked := r.marks[seq]
+	if !marked {
+		m.slot = -1
+		if last := len(r.free) - 1; last >= 0 {
+			m.slot, r.free = r.free[last], r.free[:last]
+		}
+	}
+	m.token = token
+	if r.marks == nil {
+		r.marks = map[int64]mark{}
+	}
+	r.marks[seq] = m
+	r.write(m.slot, seq, token)
+}
+
+// end notes that it does not any more.
+func (r *running) end(seq int64, token uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, marked := r.marks[seq]
+	if !marked || m.token != token {
+		return
+	}
+	delete(r.marks, seq)
+	r.write(m.slot, 0, 0)
+	if m.slot >= 0 {
+		r.free = append(r.free, m.slot)
+	}
+}
+
+// write writes a slot of the file. mu is held.
+func (r *running) write(slot int, seq int64, token uint64) {
+	if slot < 0 || r.file == nil {
+		return
+	}
+	at := r.file[slot*markSize:]
+	binary.LittleEndian.PutUint64(at[8:], token)
+	binary.LittleEndian.PutUint64(at, uint64(seq))
+}
+
+// has reports whether a handler of this process works on an event under the
+// claim with that token.
+func (r *running) has(seq int64, token uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return token != 0 && r.marks[seq].token == token
+}
