@@ -94,6 +94,11 @@ func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verd
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("put events: %w", err)
 	}
+	for i := range records {
+		if r := &records[i]; r.State == ichido.Claimed && (r.Token == 0 || r.Lease <= 0) {
+			return nil, fmt.Errorf("put events: %s is claimed without a token or a lease", r.ID())
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	verdicts := make([]ichido.Verdict, len(records))

@@ -320,6 +320,43 @@ func TestACanceledPutMayStillBeReadingItsBody(t *testing.T) {
 	}
 }
 
+// TestARecordIsTheCallersWhenItsContextEnds: the commit goes on, and writes
+// nothing into what the caller may use again. The race detector watches.
+func TestARecordIsTheCallersWhenItsContextEnds(t *testing.T) {
+	db, h := openHooked(t, newPath(t))
+	s, err := sqlite.Open(context.Background(), db, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan struct{})
+	h.set(func(query string) (error, bool) {
+		if query == "BEGIN IMMEDIATE" {
+			cancel()
+			<-left
+		}
+		return nil, false
+	})
+	records := []ichido.Record{record("a")}
+	_, err = s.Put(ctx, records)
+	close(left)
+	if !errors.Is(err, context.Canceled) || records[0].Seq != 0 {
+		t.Errorf("got %v, seq %d", err, records[0].Seq)
+	}
+	for range 100 { // while the commit goes on
+		records[0].Seq++
+		runtime.Gosched()
+	}
+	h.set(nil)
+	if v, err := s.Put(context.Background(), []ichido.Record{record("a")}); err != nil || v[0] != ichido.Duplicate {
+		t.Errorf("after it: %v, %v", v, err)
+	}
+	if records[0].Seq != 100 {
+		t.Errorf("seq %d was written by the store", records[0].Seq)
+	}
+}
+
 // TestAClaimThatWasCommittedIsDelivered: a worker that is told to stop while
 // its claim is committed still gets the rows; else they would lapse, and the
 // lapse would count as a death.

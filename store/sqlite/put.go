@@ -20,6 +20,7 @@ func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verd
 		return nil, nil
 	}
 	verdicts := make([]ichido.Verdict, len(records))
+	seqs := make([]int64, len(records)) // the records are the caller's again when its context ends
 	o := &op{name: "put events", phase: putPhase, rows: len(records)}
 	for i := range records {
 		r := &records[i]
@@ -28,6 +29,9 @@ func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verd
 		}
 		o.bytes += int64(len(r.Body) + len(r.Header))
 		if r.State == ichido.Claimed {
+			if r.Token == 0 || r.Lease <= 0 {
+				return nil, fmt.Errorf("put events: %s is claimed without a token or a lease", r.ID())
+			}
 			if err := s.own(ctx); err != nil {
 				return nil, err
 			}
@@ -39,12 +43,17 @@ func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verd
 			if err != nil {
 				return err
 			}
-			verdicts[i] = v
+			verdicts[i], seqs[i] = v, t.seq-1 // the last one given out
 		}
 		return nil
 	}
 	if err := s.do(ctx, o, false); err != nil {
 		return nil, err
+	}
+	for i, v := range verdicts {
+		if v == ichido.Accepted {
+			records[i].Seq = seqs[i]
+		}
 	}
 	return verdicts, nil
 }
@@ -71,7 +80,6 @@ func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
 	if _, err := t.w.insertBody.Exec(t.seq, notNil(r.Header), notNil(r.Body)); err != nil {
 		return 0, fmt.Errorf("insert body: %w", err)
 	}
-	r.Seq = t.seq
 	if r.State == "" || r.State == ichido.Pending {
 		t.wake = true
 		if t.s.fresh.room(len(r.Header) + len(r.Body)) {

@@ -70,7 +70,7 @@ func (s *Store) own(ctx context.Context) error {
 // takeOver makes what the process before this one had claimed due, and takes
 // its file.
 func (s *Store) takeOver(ctx context.Context, lock *os.File) error {
-	if err := lock.Truncate(runningSlots * markSize); err != nil {
+	if err := fill(lock, runningSlots*markSize); err != nil {
 		return unavailable("own events", rejected, err)
 	}
 	file, err := mapFile(lock, runningSlots*markSize)
@@ -90,6 +90,17 @@ func (s *Store) takeOver(ctx context.Context, lock *os.File) error {
 		s.running.free[slot] = slot
 	}
 	return nil
+}
+
+// fill makes a file at least size bytes long, and its blocks real: a write to
+// the map of a hole would end the process when the disk is full.
+func fill(f *os.File, size int64) error {
+	st, err := f.Stat()
+	if err != nil || st.Size() >= size {
+		return err
+	}
+	_, err = f.WriteAt(make([]byte, size-st.Size()), st.Size())
+	return err
 }
 
 // close gives up the file and the lock.

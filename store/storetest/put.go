@@ -25,6 +25,7 @@ func putCases() []Case {
 		{"Put/SimultaneousCopiesAreOneEvent", "senders retry while the first copy is still under way", putSimultaneous},
 		{"Put/KeptToBeSeenIsNeverClaimed", "quarantined bytes and inline events are stored to be shown", putKept},
 		{"Put/ClaimedBelongsToItsCaller", "a worker in the process that accepts starts an event without claiming it first", putClaimed},
+		{"Put/ClaimedNeedsATokenAndALease", "a claim without a token could never be settled", putTokenless},
 		{"Put/FullNeverEvicts", "an evicted key is a replayed webhook", putFull},
 		{"Put/BuffersMayBeReused", "request bodies are pooled", putBuffers},
 		{"Put/CopiesAreCounted", "an operator wants to see that a sender repeats itself", putCopies},
@@ -261,6 +262,18 @@ func putClaimed(t testing.TB, open Open) {
 	e.same("after the lease", []any{"b", 2, 0}, []any{r.Key, r.Attempts, r.Deaths})
 	e.settle(ichido.ErrLeaseLost, ichido.Settlement{Record: &records[1], State: ichido.Done})
 	e.done(r)
+}
+
+func putTokenless(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	for _, r := range []ichido.Record{{Lease: lease}, {Token: 42}, {Token: 42, Lease: -1}} {
+		claimed := e.record("a")
+		claimed.State, claimed.Token, claimed.Lease = ichido.Claimed, r.Token, r.Lease
+		if v, err := e.Queue.Put(e.ctx, []ichido.Record{e.record("b"), claimed}); err == nil {
+			t.Errorf("token %d, lease %v: %v", r.Token, r.Lease, v)
+		}
+	}
+	e.same("stored", []string{}, keys(e.all()))
 }
 
 func putFull(t testing.TB, open Open) {
