@@ -413,7 +413,7 @@ func TestWhatIsAcceptedBesideAnIdleWorkerIsStartedWithoutAClaim(t *testing.T) {
 		store := &counting{Store: memory.New(memory.Options{})}
 		ran := map[string]int{}
 		var mu sync.Mutex
-		in := newInbox(t, store, ichido.Source{Concurrency: 2, Handler: func(_ context.Context, e *ichido.Event) error {
+		in := newInbox(t, store, ichido.Source{Concurrency: 1, Handler: func(_ context.Context, e *ichido.Event) error {
 			time.Sleep(time.Second)
 			mu.Lock()
 			defer mu.Unlock()
@@ -426,7 +426,7 @@ func TestWhatIsAcceptedBesideAnIdleWorkerIsStartedWithoutAClaim(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- w.Run(ctx) }()
 		synctest.Wait()
-		for _, id := range []string{"a", "b", "c"} { // there are two slots: c waits for its turn
+		for _, id := range []string{"a", "b", "c"} { // one runs, one waits for the slot, and c for its turn
 			do(in, signed(`{"id":"`+id+`"}`))
 		}
 		do(in, signed(`{"id":"a"}`))
@@ -438,7 +438,7 @@ func TestWhatIsAcceptedBesideAnIdleWorkerIsStartedWithoutAClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := store.claimed.Load(); n != 1 {
-			t.Errorf("%d events were claimed, want only the one without a slot", n)
+			t.Errorf("%d events were claimed, want only the one that waited for its turn", n)
 		}
 		if len(ran) != 4 {
 			t.Errorf("handled %v", ran)

@@ -1,0 +1,149 @@
+package ichido
+
+import (
+	"context"
+	"time"
+)
+
+// lane is what a worker knows of one source.
+type lane struct {
+	running  int
+	pledged  int    // offered, and not decided yet
+	waiting  []*job // claimed, for the next slot
+	caughtUp bool   // the last claim left nothing that is due
+}
+
+// job is one claimed event on its way through its handler.
+type job struct {
+	worker  *Worker
+	inbox   *Inbox
+	rec     Record
+	cancel  context.CancelCauseFunc // guarded by Worker.mu
+	renewed time.Time               // guarded by Worker.mu
+}
+
+// lane returns the lane of a source. mu is held.
+func (w *Worker) lane(source string) *lane {
+	l := w.lanes[source]
+	if l == nil {
+		l = &lane{}
+		w.lanes[source] = l
+	}
+	return l
+}
+
+// hold starts a claimed job, or has it wait for a slot. mu is held.
+func (w *Worker) hold(j *job) {
+	w.held[j] = struct{}{}
+	if j.rec.Deaths > 0 {
+		w.suspects++
+	}
+	l := w.lane(j.rec.Source)
+	if l.running >= j.inbox.src.Concurrency {
+		l.waiting = append(l.waiting, j)
+		return
+	}
+	l.running++
+	go w.work(j)
+}
+
+// drop lets go of a job that has ended, or was never claimed. mu is held.
+func (w *Worker) drop(j *job) {
+	if _, held := w.held[j]; held && j.rec.Deaths > 0 {
+		w.suspects--
+	}
+	delete(w.held, j)
+	w.bytes -= j.rec.Size
+	w.jobs.Done()
+}
+
+// offer pledges a slot, now or soon, to an event that is about to be stored,
+// and prepares its record to be stored as claimed. It returns nil when the
+// event is to wait for its turn: others are waiting for theirs. w may be nil.
+func (w *Worker) offer(in *Inbox, rec *Record) *job {
+	if w == nil {
+		return nil
+	}
+	size := int64(len(rec.Body))
+	w.mu.Lock()
+	l := w.lane(in.src.Name)
+	if !w.accepting || !l.caughtUp || l.pledged+len(l.waiting) >= in.src.Concurrency || w.bytes+size > w.Bytes {
+		l.caughtUp = false
+		w.mu.Unlock()
+		return nil
+	}
+	l.pledged++
+	w.bytes += size
+	w.jobs.Add(1)
+	w.mu.Unlock()
+	rec.State, rec.Token, rec.Lease = Claimed, w.token, w.Lease
+	j := &job{worker: w, inbox: in, rec: *rec, renewed: time.Now()}
+	j.rec.Size, j.rec.Attempts = size, 1
+	// The record's slices are the request's: the handler gets its own.
+	kept := append(append(make([]byte, 0, len(rec.Header)+len(rec.Body)), rec.Header...), rec.Body...)
+	j.rec.Header, j.rec.Body = kept[:len(rec.Header):len(rec.Header)], kept[len(rec.Header):]
+	return j
+}
+
+// decide takes over an offered job whose event was accepted, or takes the
+// pledge back. j may be nil.
+func (j *job) decide(accepted bool, seq int64) {
+	if j == nil {
+		return
+	}
+	w := j.worker
+	j.rec.Seq = seq
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lane(j.rec.Source).pledged--
+	switch {
+	case !accepted:
+		w.drop(j)
+	case w.accepting:
+		w.hold(j)
+	default:
+		w.held[j] = struct{}{}
+		go w.giveBack(j)
+	}
+}
+
+// work runs one job, hands its settlement on, and gives its slot to the next.
+func (w *Worker) work(j *job) {
+	ctx, cancel := context.WithCancelCause(w.base)
+	defer cancel(nil)
+	w.mu.Lock()
+	j.cancel = cancel
+	w.mu.Unlock()
+	if s, settle := w.try(ctx, j); settle {
+		w.end(j, s)
+	}
+	w.mu.Lock()
+	w.drop(j)
+	l := w.lane(j.rec.Source)
+	if len(l.waiting) > 0 {
+		next := l.waiting[0]
+		l.waiting = l.waiting[1:]
+		go w.work(next)
+	} else {
+		l.running--
+	}
+	w.mu.Unlock()
+	select {
+	case w.freed <- struct{}{}:
+	default:
+	}
+}
+
+// giveBack ends the claim of a job that never started.
+func (w *Worker) giveBack(j *job) {
+	w.end(j, Settlement{Record: &j.rec, State: Pending, GiveBack: true, Cause: errDraining.Error()})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop(j)
+}
+
+// end hands a settlement to the settler.
+func (w *Worker) end(j *job, s Settlement) {
+	j.rec.Body, j.rec.Header = nil, nil
+	w.settled <- settledJob{j.inbox, s}
+}
