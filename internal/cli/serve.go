@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -16,10 +15,6 @@ import (
 	"ichido.dev/ichido/internal/config"
 	"ichido.dev/ichido/internal/gateway"
 )
-
-// memoryLimit is the soft limit of the Go heap unless GOMEMLIMIT says
-// otherwise: with it, floods of unverified bodies stay within 256 MiB of RSS.
-const memoryLimit = 160 << 20
 
 func (a *app) serve() *cobra.Command {
 	var p place
@@ -65,9 +60,7 @@ func (a *app) runServe(ctx context.Context, p *place, log *slog.Logger) error {
 	if err := file.Problems(); err != nil {
 		return badConfig(path, err)
 	}
-	if _, set := a.env.LookupEnv("GOMEMLIMIT"); !set {
-		debug.SetMemoryLimit(memoryLimit)
-	}
+	gateway.TuneMemory(a.env.LookupEnv)
 	store, closeStore, err := a.openStore(ctx, &file.Config, true)
 	if err != nil {
 		return err

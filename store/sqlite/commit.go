@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"ichido.dev/ichido"
 )
@@ -99,7 +100,8 @@ func (s *Store) send(o *op) error {
 
 // committer is the only goroutine that writes. It takes what waits, without
 // waiting for more: alone, a call costs one commit; under load the group grows
-// by itself while the one before it is flushed.
+// by itself while the one before it is flushed. Only settling and extending,
+// for which no sender waits, look out for a commit to share.
 func (s *Store) committer() {
 	defer close(s.stopped)
 	defer s.w.close()
@@ -120,6 +122,8 @@ func (s *Store) committer() {
 func (s *Store) gather(group []*op, o *op) (_ []*op, rest *op) {
 	var rows int
 	var bytes int64
+	shared := false
+	var patience <-chan time.Time
 	for {
 		rows, bytes = rows+o.rows, bytes+o.bytes
 		if len(group) > 0 && (o.alone != nil || rows > s.opt.MaxBatch || bytes > s.opt.MaxBatchBytes) {
@@ -130,18 +134,35 @@ func (s *Store) gather(group []*op, o *op) (_ []*op, rest *op) {
 			if o.alone != nil {
 				return group, nil
 			}
+			shared = shared || o.phase != settlePhase && o.phase != extendPhase
 		}
+		var next *op
 		select {
-		case next, ok := <-s.ops:
-			if !ok {
+		case next = <-s.ops:
+		default:
+			if shared || len(group) == 0 {
 				return group, nil
 			}
-			o = next
-		default:
+			if patience == nil {
+				patience = time.After(shareFor)
+			}
+			select {
+			case next = <-s.ops:
+			case <-patience:
+				return group, nil
+			}
+		}
+		if next == nil { // closed
 			return group, nil
 		}
+		o = next
 	}
 }
+
+// shareFor is how long settling and extending wait for a commit to share. A
+// commit of their own would cost as much as the next sender's, who would wait
+// for both.
+const shareFor = 2 * time.Millisecond
 
 // process commits a group and answers each operation, the failed ones too.
 func (s *Store) process(group []*op, log *walSize) {
