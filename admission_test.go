@@ -53,7 +53,7 @@ func TestFewLargeBodiesAreReadAtOnce(t *testing.T) {
 		<-reading
 	}
 	w := httptest.NewRecorder()
-	in.ServeHTTP(w, request())
+	in.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(make([]byte, size))))
 	if w.Code != http.StatusServiceUnavailable {
 		t.Errorf("one large body more was answered %d, want 503", w.Code)
 	}
