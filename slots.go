@@ -44,7 +44,29 @@ func (w *Worker) hold(j *job) {
 		return
 	}
 	l.running++
-	go w.work(j)
+	w.run(j)
+}
+
+// run has a goroutine work the job: one that is idle, or a new one. They are
+// kept, because a new stack that grows costs as much as a small handler.
+func (w *Worker) run(j *job) {
+	select {
+	case w.idle <- j:
+	default:
+		go w.hand(j)
+	}
+}
+
+// hand works one job after the other, until Run has ended.
+func (w *Worker) hand(j *job) {
+	for {
+		w.work(j)
+		select {
+		case j = <-w.idle:
+		case <-w.base.Done():
+			return
+		}
+	}
 }
 
 // drop lets go of a job that has ended, or was never claimed. mu is held.
@@ -123,11 +145,15 @@ func (w *Worker) work(j *job) {
 	if len(l.waiting) > 0 {
 		next := l.waiting[0]
 		l.waiting = l.waiting[1:]
-		go w.work(next)
+		w.run(next)
 	} else {
 		l.running--
 	}
+	behind := !l.caughtUp
 	w.mu.Unlock()
+	if !behind {
+		return
+	}
 	select {
 	case w.freed <- struct{}{}:
 	default:

@@ -47,7 +47,8 @@ type Worker struct {
 	lanes     map[string]*lane        // guarded by mu: by source
 	jobs      sync.WaitGroup          // held and pledged; nothing is added once accepting is false
 	token     uint64                  // fence of what is offered: such an event was never claimed before
-	freed     chan struct{}           // a slot became free
+	idle      chan *job               // to goroutines without a job; unbuffered
+	freed     chan struct{}           // a slot became free, and there may be events that wait for one
 	settled   chan settledJob         // to the settler; closed when all jobs have ended
 	base      context.Context         // of all handlers
 	cut       context.CancelCauseFunc // ends base
@@ -99,6 +100,7 @@ func (w *Worker) start(ctx context.Context) error {
 	w.held = map[*job]struct{}{}
 	w.lanes = map[string]*lane{}
 	w.token = rand.Uint64()>>1 | 1
+	w.idle = make(chan *job)
 	w.freed = make(chan struct{}, 1)
 	w.settled = make(chan settledJob, 512)
 	w.base, w.cut = context.WithCancelCause(context.WithoutCancel(ctx))
