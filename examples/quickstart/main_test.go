@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ichido.dev/ichido/provider"
+)
+
+func TestQuickstartReceivesAndRefuses(t *testing.T) {
+	const secret = "whsec_quickstart_0123456789"
+	t.Setenv("STRIPE_WEBHOOK_SECRET", secret)
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "quickstart.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	mux := http.NewServeMux()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, mux, db) }()
+
+	const body = `{"id":"evt_1","object":"event","type":"charge.succeeded"}`
+	header, err := provider.Sign("stripe", provider.SignConfig{Secret: secret, Time: time.Now()}, []byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(h http.Header) int {
+		r := httptest.NewRequest("POST", "/webhooks/stripe", strings.NewReader(body))
+		r.Header = h
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		return w.Code
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	status := 404
+	for deadline := time.Now().Add(20 * time.Second); status == 404 && time.Now().Before(deadline); <-tick.C {
+		status = post(header) // until the route is there
+	}
+	if status != 200 {
+		t.Errorf("a genuine event was answered %d", status)
+	}
+	header.Set("Stripe-Signature", strings.Replace(header.Get("Stripe-Signature"), "v1=", "v1=00", 1))
+	if status := post(header); status != 401 {
+		t.Errorf("a forged event was answered %d", status)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadmeShowsThisProgram(t *testing.T) {
+	source, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(source), "\t// region: quickstart\n")
+	region, _, ended := strings.Cut(rest, "\t// endregion\n")
+	if !found || !ended {
+		t.Fatal("the region is not there")
+	}
+	region = strings.ReplaceAll("\n"+region, "\n\t", "\n")[1:]
+	_, rest, found = strings.Cut(string(readme), "<!-- examples/quickstart/main.go: quickstart -->\n```go\n")
+	shown, _, ended := strings.Cut(rest, "```\n")
+	if !found || !ended || shown != region {
+		t.Errorf("the README shows\n%s\nbut the program is\n%s", shown, region)
+	}
+	if n := strings.Count(region, "\n"); n > 18 {
+		t.Errorf("the snippet has %d lines", n)
+	}
+}
