@@ -50,10 +50,10 @@ func prepareConn(ctx context.Context, conn *sql.Conn, busy time.Duration) (path 
 	if err := pragma(ctx, conn, "synchronous", &level); err != nil {
 		return "", err
 	}
-	if level < full {
-		if _, err := conn.ExecContext(ctx, "PRAGMA synchronous = FULL"); err != nil {
-			return "", fmt.Errorf("set synchronous: %w", err)
-		}
+	// It is set even where it is high enough: a level that nobody set may fall
+	// to another default once the write-ahead log is in use.
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA synchronous = %d", max(level, full))); err != nil {
+		return "", fmt.Errorf("set synchronous: %w", err)
 	}
 	for _, text := range settings {
 		if _, err := conn.ExecContext(ctx, text); err != nil {
