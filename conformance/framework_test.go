@@ -278,7 +278,7 @@ func testLimitsBeforeVerification(t *testing.T) {
 listen: 127.0.0.1:0
 admin: {listen: 127.0.0.1:0}
 store: sqlite:events.db
-limits: {unverified_rate: 3/h}
+limits: {unverified_rate: 3/h, connections: 2}
 sources:
   - {name: stripe, provider: stripe, secrets: [`+stripeSecret+`]}
 `)
@@ -290,7 +290,43 @@ sources:
 		if codes[ichido.CodeSignature] == 0 || codes[ichido.CodeOverloaded] < 30 || len(codes) != 2 {
 			t.Errorf("40 bad signatures at a rate of 3 an hour are answered %v", codes)
 		}
+		if a := post(t, s.url+"/hooks/stripe", http.Header{"X-Large": {strings.Repeat("x", 64<<10)}}, body); a.status != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("64 KiB of headers are answered %d %s", a.status, a.body)
+		}
+		http.DefaultClient.CloseIdleConnections()
+		testConnectionLimit(t, strings.TrimPrefix(s.url, "http://"), 2)
 	})
+}
+
+// testConnectionLimit opens connections that send nothing: those within the
+// limit stay open, and one more is closed at once.
+func testConnectionLimit(t *testing.T, address string, limit int) {
+	t.Helper()
+	closed := make(chan error, limit+10)
+	var open []net.Conn
+	defer func() {
+		for _, c := range open {
+			c.Close()
+		}
+	}()
+	// The server may not have seen yet that earlier connections are gone, so
+	// the first ones may be closed as well.
+	for range limit + 10 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			closed <- err
+		}()
+	}
+	for range 10 {
+		if err := await(t, closed, "a connection over the limit to be closed"); err == nil {
+			t.Error("a connection over the limit is answered")
+		}
+	}
 }
 
 // trickle sends a body of so many bytes, one a second, over a connection in
