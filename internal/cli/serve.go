@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 func (a *app) serve() *cobra.Command {
 	var p place
 	var verbose bool
+	var listen, admin string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Receive, store, confirm and deliver webhooks",
@@ -36,16 +38,18 @@ nothing. SIGTERM finishes what is in flight and exits.`,
 			if verbose {
 				level = slog.LevelDebug
 			}
-			return a.runServe(cmd.Context(), &p, a.logger(level))
+			return a.runServe(cmd.Context(), &p, listen, admin, a.logger(level))
 		},
 	}
 	cmd.Flags().StringVarP(&p.config, "config", "c", "", "configuration file (default "+defaultConfig+")")
 	cmd.Flags().StringVar(&p.store, "store", "", "store, for example sqlite:inbox.db (default: the configuration's)")
+	cmd.Flags().StringVar(&listen, "listen", "", "address for deliveries (default: the configuration's)")
+	cmd.Flags().StringVar(&admin, "admin-listen", "", "address of the admin listener (default: the configuration's)")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log more")
 	return cmd
 }
 
-func (a *app) runServe(ctx context.Context, p *place, log *slog.Logger) error {
+func (a *app) runServe(ctx context.Context, p *place, listen, admin string, log *slog.Logger) error {
 	file, path, err := a.load(p)
 	if errors.Is(err, os.ErrNotExist) && p.config == "" {
 		if err = writeFirstConfig(); err != nil {
@@ -60,6 +64,7 @@ func (a *app) runServe(ctx context.Context, p *place, log *slog.Logger) error {
 	if err := file.Problems(); err != nil {
 		return badConfig(path, err)
 	}
+	file.Listen, file.Admin.Listen = cmp.Or(listen, file.Listen), cmp.Or(admin, file.Admin.Listen)
 	gateway.TuneMemory(a.env.LookupEnv)
 	store, closeStore, err := a.openStore(ctx, &file.Config, true)
 	if err != nil {

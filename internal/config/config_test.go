@@ -107,6 +107,8 @@ func TestProblemsNeverShowASecret(t *testing.T) {
 		"signing: {" + canary + ": 1}\n",
 		"sources:\n  - name: a\n    shared_secret: {value: " + canary + ", hader: x}\n",
 		"admin:\n  tokens: ['" + canary + "']\n",
+		"sources:\n  - secrets: >\n      x\n     " + canary + "\n   : y\n",
+		"sources:\n  - secrets: [\n      " + canary + ",\n      {" + canary + "}\n    ]\n",
 		"sources:\n  - secrets: ['" + canary + "\n",
 	} {
 		f := Parse([]byte(file))

@@ -186,16 +186,28 @@ func (d *decoder) structure(n ast.Node, v reflect.Value, path string) {
 		key := entry.Key.GetToken()
 		field, known := fields[key.Value]
 		if !known {
-			cure := "remove it; known here: " + strings.Join(names, ", ")
-			if near := nearest(key.Value, names); near != "" {
-				cure = fmt.Sprintf("did you mean %q?", near)
-			}
-			d.at(key, join(path, clean(key.Value)), fmt.Sprintf("unknown setting %q", clean(key.Value)), cure)
+			d.unknown(key, path, names, v.Type() == reflect.TypeFor[Secret]())
 			continue
 		}
 		d.places[join(path, key.Value)] = key.Position
 		d.value(entry.Value, field, join(path, key.Value))
 	}
+}
+
+// unknown records a setting that is not there. Where a secret was expected,
+// the name may be one, and is shown only if it is nearly a setting's.
+func (d *decoder) unknown(key *token.Token, path string, names []string, secret bool) {
+	name := clean(key.Value)
+	cure := "remove it; known here: " + strings.Join(names, ", ")
+	near := nearest(name, names)
+	switch {
+	case near != "":
+		cure = fmt.Sprintf("did you mean %q?", near)
+	case secret:
+		d.at(key, path, "unknown setting", cure)
+		return
+	}
+	d.at(key, join(path, name), fmt.Sprintf("unknown setting %q", name), cure)
 }
 
 // dictionary decodes a mapping whose keys are free.

@@ -57,8 +57,8 @@ func (p Problems) sorted() Problems {
 }
 
 var (
-	secretWord = regexp.MustCompile(`(?i)secret|token|key|value|password|authorization|signing`)
-	bareItem   = regexp.MustCompile(`^\s*-\s+[^\s:]+\s*$`)
+	secretWord = regexp.MustCompile(`(?i)secret|token|api_?key|value|password|authorization|signing`)
+	keyed      = regexp.MustCompile(`[\w"']:(\s|$)`)
 	word       = regexp.MustCompile(`[^\s,{}\[\]]+`)
 	reference  = regexp.MustCompile(`^["']?(?:env|file):`)
 )
@@ -70,16 +70,15 @@ func excerpt(lines []string, line, column int) string {
 		return ""
 	}
 	text, at := strings.TrimRight(lines[line-1], "\r"), column-1
-	if secretWord.MatchString(text) || bareItem.MatchString(text) {
-		text, at = mask(text, at)
-	}
+	text, at = mask(text, at, !keyed.MatchString(text))
 	caret := strings.Repeat(" ", max(min(at, len(text)), 0)) + "^"
 	return fmt.Sprintf("%5d | %s\n      | %s", line, text, caret)
 }
 
-// mask replaces every word of a line that is neither a key, as far as keys are
-// long, nor a reference, and moves the offset at along.
-func mask(text string, at int) (masked string, moved int) {
+// mask replaces the words of a line that follow a key which may have a secret,
+// all of them where secret is set, but no references, and moves the offset at
+// along.
+func mask(text string, at int, secret bool) (masked string, moved int) {
 	const hidden = "***"
 	var b strings.Builder
 	moved, end := at, 0
@@ -88,7 +87,10 @@ func mask(text string, at int) (masked string, moved int) {
 		w := text[span[0]:span[1]]
 		end = span[1]
 		key := strings.HasSuffix(w, ":") && len(w) <= len("allowed_repositories:")
-		if key || w == "-" || reference.MatchString(w) {
+		if key {
+			secret = secretWord.MatchString(w)
+		}
+		if key || !secret && len(w) < longWord || w == "-" || reference.MatchString(w) {
 			b.WriteString(w)
 			continue
 		}
@@ -100,6 +102,9 @@ func mask(text string, at int) (masked string, moved int) {
 	b.WriteString(text[end:])
 	return b.String(), moved
 }
+
+// longWord is how long a word may be that is shown where no secret is expected.
+const longWord = 80
 
 // nearest returns the candidate closest to name, "" when none is near.
 func nearest(name string, candidates []string) string {

@@ -22,6 +22,7 @@ type endpoint struct {
 	path       string // without a slash at the end
 	tokened    bool   // the path ends in a secret segment
 	source     ichido.Source
+	broken     bool // its provider could not be made, which is reported
 	inbox      *ichido.Inbox
 	keepBodies config.Keep
 	keepKeys   config.Keep
@@ -31,6 +32,9 @@ type endpoint struct {
 // records every problem in the file.
 func Check(file *config.File, getenv func(string) (string, bool)) {
 	for i, e := range build(file, &Options{Getenv: getenv}) {
+		if e.broken {
+			continue
+		}
 		if _, err := ichido.NewInbox(nowhere{}, e.source); err != nil {
 			addJoined(file, fmt.Sprintf("sources[%d]", i), err)
 		}
@@ -47,6 +51,8 @@ type builder struct {
 	signer *outbound.Signer
 	at     string // path of the source in the file
 	in     *config.Source
+	broken bool
+	unread bool // a secret could not be resolved
 }
 
 // build makes the sources of a configuration. It records what is wrong in the
@@ -76,7 +82,7 @@ func (b *builder) endpoint() *endpoint {
 	src.Encoding = b.in.Encoding
 	b.handle(&src)
 	b.confirm(&src)
-	e.source = src
+	e.source, e.broken = src, b.broken
 	e.keepKeys = b.keyRetention()
 	return e
 }
@@ -108,11 +114,18 @@ func (b *builder) verifying() ichido.Source {
 	b.sharedSecret(&c)
 	c.KeySet = b.keySet()
 	if b.in.Provider == "" {
-		return ichido.Source{Name: b.in.Name} // reported already
+		b.broken = true // reported already
+		return ichido.Source{}
 	}
 	src, err := provider.New(b.in.Provider, c)
 	if err != nil {
-		addJoined(b.file, b.at, err)
+		b.broken = true
+		for _, e := range split(err) {
+			if b.unread && strings.Contains(e.Error(), "secrets") {
+				continue // said already
+			}
+			addJoined(b.file, b.at, e)
+		}
 	}
 	return src
 }
@@ -155,6 +168,7 @@ func (b *builder) keySet() *provider.KeySet {
 func (b *builder) secret(setting string, ref config.Ref) string {
 	value, err := ref.Resolve(b.opts.Getenv)
 	if err != nil {
+		b.unread, b.broken = true, true
 		b.file.Add(b.at+"."+setting, err.Error(), "")
 	}
 	return value
@@ -235,11 +249,14 @@ func (b *builder) keyRetention() config.Keep {
 		horizon = unknownHorizon
 	}
 	if keys != config.Forever && time.Duration(keys) < horizon {
-		b.file.Add(b.at+".retention.keys", fmt.Sprintf("is shorter than the %s in which %s may send an event again", horizon, b.in.Provider),
+		b.file.Add(b.at+".retention.keys", fmt.Sprintf("is shorter than the %d days in which %s may send an event again", days(horizon), b.in.Provider),
 			"keep keys at least that long, or an old delivery becomes a second event")
 	}
 	return keys
 }
+
+// days returns a duration in days, rounded up.
+func days(d time.Duration) int { return int((d + 24*time.Hour - 1) / (24 * time.Hour)) }
 
 // unknownHorizon is how long a sender may send an event again where it does
 // not say.
@@ -283,12 +300,25 @@ var setting = regexp.MustCompile(`^(?:source "[^"]*": |provider \S+: )*([a-z_]+(
 
 // addJoined records each of several joined errors, at the setting it names.
 func addJoined(file *config.File, at string, err error) {
-	if several, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range several.Unwrap() {
-			addJoined(file, at, e)
-		}
-		return
+	for _, e := range split(err) {
+		addOne(file, at, e)
 	}
+}
+
+// split returns the errors that were joined.
+func split(err error) []error {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range several.Unwrap() {
+		all = append(all, split(e)...)
+	}
+	return all
+}
+
+func addOne(file *config.File, at string, err error) {
 	m := setting.FindStringSubmatch(err.Error())
 	message, cure, _ := strings.Cut(err.Error(), ": ")
 	if m != nil && file.Has(at+"."+m[1]) {

@@ -258,6 +258,9 @@ func (g *Gateway) snapshot(file *config.File) (*snapshot, error) {
 	}
 	s := &snapshot{file: file, endpoints: endpoints, adminTokens: parseTokens(file.Admin.Tokens)}
 	for i, e := range endpoints {
+		if e.broken {
+			continue
+		}
 		src := e.source
 		src.Admission = g.admission
 		src.Observe = g.observer.of(src.Name)
