@@ -74,6 +74,9 @@ func resultCode(err error) (code int64, ok bool) {
 	if m.IsValid() && m.Type().NumIn() == 0 && m.Type().NumOut() == 1 {
 		return integer(m.Call(nil)[0])
 	}
+	if v.CanUint() && v.Type().Name() == "ExtendedErrorCode" { // the same driver, where it has no more to say
+		return integer(v)
+	}
 	if s := reflect.Indirect(v); s.Kind() == reflect.Struct { // mattn/go-sqlite3
 		if f := s.FieldByName("ExtendedCode"); f.IsValid() {
 			return integer(f)
