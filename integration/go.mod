@@ -5,6 +5,7 @@ go 1.26.0
 replace ichido.dev/ichido => ../
 
 require (
+	github.com/ncruces/go-sqlite3 v0.37.0
 	ichido.dev/ichido v0.0.0-00010101000000-000000000000
 	modernc.org/sqlite v1.62.0
 )
@@ -16,7 +17,9 @@ require (
 	github.com/goccy/go-yaml v1.19.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/ncruces/go-sqlite3-wasm/v6 v6.5.35401 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
+	github.com/ncruces/julianday v1.0.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	golang.org/x/sys v0.50.0 // indirect
 	modernc.org/libc v1.80.1 // indirect

@@ -128,11 +128,23 @@ func (c *conn) QueryContext(ctx context.Context, text string, args []driver.Name
 	if lie := c.f.plan.lie(text); lie != nil {
 		return lie, nil
 	}
+	inner, ok := c.Conn.(driver.QueryerContext)
+	if !ok {
+		return nil, driver.ErrSkip // database/sql prepares it
+	}
 	err = c.run(kindOf(text), func() (err error) {
-		rows, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, c.f.plan.rewrite(text), args)
+		rows, err = inner.QueryContext(ctx, c.f.plan.rewrite(text), args)
 		return err
 	})
 	return rows, err
+}
+
+// CheckNamedValue has the driver convert an argument, where it does that.
+func (c *conn) CheckNamedValue(v *driver.NamedValue) error {
+	if inner, ok := c.Conn.(driver.NamedValueChecker); ok {
+		return inner.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
 }
 
 // BeginTx begins a transaction.

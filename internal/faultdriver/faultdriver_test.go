@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,12 +170,13 @@ func TestEveryPointIsAStatementOfTheStore(t *testing.T) {
 	db := openWith(t, Plan{})
 	f := db.Driver().(*faulty)
 	f.seen = func(k kind) { seen[k] = true }
-	ctx := context.Background()
-	s, err := sqlite.Open(ctx, db, sqlite.Options{MinFree: -1})
+	var ahead atomic.Int64
+	clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	s, err := sqlite.Open(context.Background(), db, sqlite.Options{MinFree: -1, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	walk(t, s)
+	walk(t, s, func(d time.Duration) { ahead.Add(int64(d)) })
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +197,7 @@ func TestEveryPointIsAStatementOfTheStore(t *testing.T) {
 }
 
 // walk takes events through every statement of the store.
-func walk(t *testing.T, s *sqlite.Store) {
+func walk(t *testing.T, s *sqlite.Store, pass func(time.Duration)) {
 	t.Helper()
 	ctx := context.Background()
 	kept := ichido.Record{Hash: [16]byte{1}, Source: "s", Key: "q", State: ichido.Quarantined, Body: []byte("q")}
@@ -203,7 +205,12 @@ func walk(t *testing.T, s *sqlite.Store) {
 	if _, err := s.Put(ctx, []ichido.Record{kept, event, event}); err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := s.Claim(ctx, ichido.Want{Slots: map[string]int{"s": 8}, Lease: time.Minute})
+	want := ichido.Want{Slots: map[string]int{"s": 8}, Lease: time.Minute, Suspect: true}
+	if claimed, err := s.Claim(ctx, want); err != nil || len(claimed) != 1 {
+		t.Fatalf("Claim returned %d events, %v", len(claimed), err)
+	}
+	pass(2 * time.Minute) // the lease lapses
+	claimed, err := s.Claim(ctx, want)
 	if err != nil || len(claimed) != 1 {
 		t.Fatalf("Claim returned %d events, %v", len(claimed), err)
 	}
