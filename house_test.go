@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -254,6 +255,34 @@ func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 				t.Errorf("package %s has a name that says nothing", dir)
 			}
 		}
+	}
+}
+
+func TestEveryDependencyHasItsReason(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile("docs/dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var direct, listed []string
+	for line := range strings.Lines(string(mod)) {
+		fields := strings.Fields(line)
+		if len(fields) == 2 && strings.HasPrefix(line, "\t") {
+			direct = append(direct, fields[0])
+		}
+	}
+	for line := range strings.Lines(string(doc)) {
+		cells := strings.Split(line, " | ")
+		if name := strings.TrimPrefix(cells[0], "| "); len(cells) == 3 && strings.Contains(name, ".") {
+			listed = append(listed, name)
+		}
+	}
+	slices.Sort(listed)
+	if len(direct) == 0 || !slices.Equal(direct, listed) {
+		t.Errorf("go.mod requires\n%v\ndocs/dependencies.md has\n%v", direct, listed)
 	}
 }
 
