@@ -135,7 +135,7 @@ func (a *app) print(v any, text func(w io.Writer)) error {
 func (a *app) logger(level slog.Level) *slog.Logger {
 	if f, ok := a.env.Stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		_, plain := a.env.LookupEnv("NO_COLOR")
-		return slog.New(tint.NewHandler(f, &tint.Options{Level: level, NoColor: plain, TimeFormat: "15:04:05.000"}))
+		return slog.New(tint.NewTextHandler(f, &tint.Options{Level: level, NoColor: plain, TimeFormat: "15:04:05.000"}))
 	}
 	return slog.New(slog.NewJSONHandler(a.env.Stderr, &slog.HandlerOptions{Level: level}))
 }

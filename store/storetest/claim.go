@@ -151,9 +151,9 @@ func claimLapsed(t testing.TB, open Open) {
 func claimDeaths(t testing.TB, open Open) {
 	e := start(t, open, Setup{})
 	e.accept("a")
-	r := e.claim1()
+	e.claim1()
 	e.clock.Advance(lease)
-	r = e.claim1()
+	r := e.claim1()
 	e.same("deaths after a lapse without a handler", 0, r.Deaths)
 	e.Queue.Mark(r, true)
 	if !e.get(*r).Started {
