@@ -78,14 +78,21 @@ func (w *Worker) settleLoop() {
 	}
 }
 
+// settleWhenEnding is how long a store that cannot settle is waited for once
+// Run's context has ended.
+const settleWhenEnding = 2 * time.Second
+
 // settle settles a batch, trying again while the store is unavailable, for as
-// long as the leases last: after that the events are due again anyway.
+// long as the leases last: after that the events are due again anyway. Where
+// the process is to end it gives up soon: another one finds them unsettled,
+// and a store that failed for good must not keep it.
 func (w *Worker) settle(batch []settledJob) {
 	settlements := make([]Settlement, len(batch))
 	for i := range batch {
 		settlements[i] = batch[i].Settlement
 	}
 	deadline := time.Now().Add(w.Lease)
+	ending := w.ending
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		errs, err := w.Queue.Settle(context.Background(), settlements)
 		if err == nil {
@@ -97,7 +104,14 @@ func (w *Worker) settle(batch []settledJob) {
 			return
 		}
 		w.Log.Warn("settle events; trying again", "events", len(batch), "error", err)
-		time.Sleep(wait)
+		select {
+		case <-time.After(wait):
+		case <-ending:
+			ending = nil
+			if soon := time.Now().Add(settleWhenEnding); soon.Before(deadline) {
+				deadline = soon
+			}
+		}
 	}
 }
 

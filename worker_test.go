@@ -489,6 +489,24 @@ func TestSettleIsTriedAgainWhileTheStoreIsDown(t *testing.T) {
 	})
 }
 
+func TestAStoreThatCannotSettleDoesNotHoldUpTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, ichido.Source{})
+		b.receive(goodBody)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w := ichido.NewWorker(&flakySettle{Store: b.store, failures: 1 << 30}, b.in)
+		w.Log, w.Lease = quiet, time.Hour
+		began := time.Now()
+		if err := w.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("Run returned %s after its start, its context ended after 1s", took)
+		}
+	})
+}
+
 type flakySettle struct {
 	*memory.Store
 	failures int
