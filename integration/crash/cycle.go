@@ -71,6 +71,10 @@ func hitsOf(point string) int {
 		"before-count", "after-count", "before-checkpoint", "after-checkpoint", "before-commit+purge-body", "after-commit+purge-body",
 		"before-migrate", "after-migrate", "before-commit+migrate", "after-commit+migrate":
 		return 1
+	case "before-claim", "after-claim", "before-commit+claim", "after-commit+claim", "before-choose", "after-choose":
+		return 3
+	case "before-settle", "after-settle", "before-commit+settle", "after-commit+settle":
+		return 60
 	case "before-keep", "after-keep", "before-commit+keep", "after-commit+keep":
 		return 15
 	}

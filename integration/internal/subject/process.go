@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -134,4 +136,17 @@ func FreeAddress() (string, error) {
 		return "", fmt.Errorf("find a free address: %w", err)
 	}
 	return l.Addr().String(), l.Close()
+}
+
+// Child returns the id of the process's first child: of what runs under Wrap.
+func (p *Process) Child() (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.ID(), p.ID()))
+	if err != nil {
+		return 0, fmt.Errorf("find child: %w", err)
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) == 0 {
+		return 0, errors.New("find child: there is none")
+	}
+	return strconv.Atoi(fields[0])
 }
