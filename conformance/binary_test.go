@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,7 +152,7 @@ func (s *server) stop(t *testing.T, signal syscall.Signal) int {
 	}
 	err := await(t, s.ended, "the server to end")
 	s.ended <- err
-	http.DefaultClient.CloseIdleConnections() // another one may listen on its port
+	client.CloseIdleConnections() // another one may listen on its port
 	return s.cmd.ProcessState.ExitCode()
 }
 

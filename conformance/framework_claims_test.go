@@ -95,7 +95,9 @@ func inline(t *testing.T, claims ichido.Claims, h inlineHandler) ichido.Source {
 func testClaimedBeforeTheHandler(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *testStore) {
 		claims := &recorded{Claims: s.claims}
-		running, release := make(chan struct{}), make(chan struct{})
+		running, release := make(chan struct{}, 100), make(chan struct{})
+		open := sync.OnceFunc(func() { close(release) })
+		defer open()
 		src := inline(t, claims, func(ctx context.Context, w http.ResponseWriter, e *ichido.Event) error {
 			claims.step("handle", nil)
 			if v, _, err := s.claims.Claim(ctx, claims.key); v != ichido.InProgress || err != nil {
@@ -125,7 +127,7 @@ func testClaimedBeforeTheHandler(t *testing.T) {
 		if a.header.Get("Retry-After") == "" {
 			t.Error("the sender of a copy is not told when to come back")
 		}
-		close(release)
+		open()
 		if a := await(t, first, "the first answer"); a.status != http.StatusCreated || a.body != "made evt_1" || a.header.Get("X-From") != "handler" {
 			t.Errorf("the first answer is %d %q, want the handler's own", a.status, a.body)
 		}
@@ -484,7 +486,9 @@ func testStoreFaults(t *testing.T) {
 
 func testClaimsOutliveTime(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *testStore) {
-		running, release := make(chan struct{}), make(chan struct{})
+		running, release := make(chan struct{}, 100), make(chan struct{})
+		open := sync.OnceFunc(func() { close(release) })
+		defer open()
 		src := inline(t, s.claims, func(context.Context, http.ResponseWriter, *ichido.Event) error {
 			running <- struct{}{}
 			<-release
@@ -506,7 +510,7 @@ func testClaimsOutliveTime(t *testing.T) {
 			s.clock.advance(400 * 24 * time.Hour)
 			post(t, url, stripeSigned(t, body), body).is(t, http.StatusServiceUnavailable, ichido.CodeInProgress)
 		}
-		close(release)
+		open()
 		await(t, first, "the first answer").is(t, http.StatusOK, "")
 		post(t, url, stripeSigned(t, body), body).is(t, http.StatusNoContent, "")
 	})

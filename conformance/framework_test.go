@@ -293,7 +293,7 @@ sources:
 		if a := post(t, s.url+"/hooks/stripe", http.Header{"X-Large": {strings.Repeat("x", 64<<10)}}, body); a.status != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("64 KiB of headers are answered %d %s", a.status, a.body)
 		}
-		http.DefaultClient.CloseIdleConnections()
+		client.CloseIdleConnections()
 		testConnectionLimit(t, strings.TrimPrefix(s.url, "http://"), 2)
 	})
 }

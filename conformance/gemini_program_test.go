@@ -16,15 +16,8 @@ func hookEnvironment(more ...string) []string {
 	return append([]string{"HOOK_PATH_TOKEN=" + hookToken, "HOOK_SHARED_SECRET=" + hookSecret}, more...)
 }
 
-// freePorts returns the flags that make `ichido serve` listen on free ports.
-// Without such flags the environment leaves it on ports 8080 and 8081.
-func freePorts(t *testing.T) []string {
-	t.Helper()
-	if strings.Contains(call(t, t.TempDir(), nil, "serve", "--help").stdout, "--admin-listen") {
-		return []string{"--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}
-	}
-	return nil
-}
+// freePorts makes `ichido serve` listen wherever there is room.
+var freePorts = []string{"--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}
 
 func testEnvironmentMakesTheReceiver(t *testing.T) {
 	t.Run("both variables are required", func(t *testing.T) {
@@ -70,8 +63,8 @@ func testEnvironmentMakesTheReceiver(t *testing.T) {
 // serveFromEnvironment runs the receiver, ends it in two ways, and looks at
 // what is left.
 func serveFromEnvironment(t *testing.T, env []string, database string) {
-	dir, flags := t.TempDir(), freePorts(t)
-	s := start(t, dir, env, flags...)
+	dir := t.TempDir()
+	s := start(t, dir, env, freePorts...)
 	send := func(body, status string) {
 		t.Helper()
 		post(t, s.url+hookPath, secretHeader(hookSecret), body).says(t, `{"status":"`+status+`"}`)
@@ -93,13 +86,13 @@ func serveFromEnvironment(t *testing.T, env []string, database string) {
 	}
 
 	// What was acknowledged is there after a kill, too.
-	s = start(t, dir, env, flags...)
+	s = start(t, dir, env, freePorts...)
 	send(completed, "duplicate")
 	send(`{"name":"operations/2","state":"DONE"}`, "accepted")
 	if code := s.stop(t, syscall.SIGKILL); code != -1 {
 		t.Errorf("exit code %d after SIGKILL", code)
 	}
-	s = start(t, dir, env, flags...)
+	s = start(t, dir, env, freePorts...)
 	send(`{"name":"operations/2","state":"DONE"}`, "duplicate")
 	if code := s.stop(t, syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)

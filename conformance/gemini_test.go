@@ -248,7 +248,9 @@ func testKeyAndWorkInOneCommit(t *testing.T) {
 		q := &failing{Queue: s.Queue}
 		q.broken.Store(true)
 		src := hookSource(t)
-		running, release := make(chan struct{}), make(chan struct{})
+		running, release := make(chan struct{}, 100), make(chan struct{})
+		open := sync.OnceFunc(func() { close(release) })
+		defer open()
 		src.Handler = func(context.Context, *ichido.Event) error { running <- struct{}{}; <-release; return nil }
 		in := newInbox(t, q, src)
 		url := serve(t, in)
@@ -284,7 +286,7 @@ func testKeyAndWorkInOneCommit(t *testing.T) {
 		await(t, running, "the handler")
 		post(t, url+hookPath, secretHeader(hookSecret), `{"name":"operations/2"}`).says(t, `{"status":"accepted"}`)
 		post(t, url+hookPath, secretHeader(hookSecret), completed).says(t, `{"status":"duplicate"}`)
-		close(release)
+		open()
 		await(t, running, "the second handler")
 		stop()
 		post(t, url+hookPath, secretHeader(hookSecret), completed).says(t, `{"status":"duplicate"}`) // done is known too

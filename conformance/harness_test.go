@@ -235,6 +235,9 @@ func postReader(t *testing.T, url string, h http.Header, body io.Reader) answer 
 	return a
 }
 
+// client gives up on a server that does not answer.
+var client = &http.Client{Timeout: patience}
+
 // try is postReader for other goroutines than the test's.
 func try(url string, h http.Header, body io.Reader) (answer, error) {
 	r, err := http.NewRequest(http.MethodPost, url, body)
@@ -244,7 +247,7 @@ func try(url string, h http.Header, body io.Reader) (answer, error) {
 	for name, values := range h {
 		r.Header[name] = values
 	}
-	response, err := http.DefaultClient.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		return answer{}, err
 	}
