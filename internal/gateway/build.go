@@ -276,8 +276,10 @@ func eventHeaders(name string) []string {
 	}
 	headers := slices.Concat(profile.UnsignedIDs, profile.KeepHeaders)
 	for _, v := range profile.Variants {
-		if header, found := strings.CutPrefix(v.TypeFrom, "header:"); found {
-			headers = append(headers, header)
+		for place := range strings.SplitSeq(v.TypeFrom, ", ") {
+			if names, found := strings.CutPrefix(place, "header:"); found { // one name, or several of which the first that is there counts
+				headers = append(headers, strings.Split(names, ",")...)
+			}
 		}
 	}
 	headers = slices.DeleteFunc(headers, func(h string) bool { return strings.HasPrefix(strings.ToLower(h), "webhook-") })
