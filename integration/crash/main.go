@@ -124,8 +124,10 @@ func newServe(ctx context.Context, o options, work, sabotage string, out io.Writ
 }
 
 func newCampaign(t *target, oracle *oracle, o options, out io.Writer) *campaign {
-	return &campaign{t: t, o: oracle, load: newLoad(oracle, "http://"+t.ingest, t.canaries()), auditor: &auditor{}, perCycle: o.perCycle,
-		rng: rand.New(rand.NewPCG(o.seed, 2)), out: out, hits: map[string]int{}}
+	return &campaign{
+		t: t, o: oracle, load: newLoad(oracle, "http://"+t.ingest, t.canaries()), auditor: &auditor{}, perCycle: o.perCycle,
+		rng: rand.New(rand.NewPCG(o.seed, 2)), out: out, hits: map[string]int{},
+	}
 }
 
 // controls shows that the harness sees broken builds: each must be caught

@@ -51,8 +51,10 @@ type oracle struct {
 }
 
 func newOracle(seed uint64, sources []source, log *journal) *oracle {
-	return &oracle{seed: seed, sources: sources, log: log, rng: rand.New(rand.NewPCG(seed, 1)),
-		byHash: map[[hashedLength]byte]*event{}, forged: map[digest]bool{}}
+	return &oracle{
+		seed: seed, sources: sources, log: log, rng: rand.New(rand.NewPCG(seed, 1)),
+		byHash: map[[hashedLength]byte]*event{}, forged: map[digest]bool{},
+	}
 }
 
 // begin starts the count for a process that was started.

@@ -67,12 +67,18 @@ func signPlain(h http.Header, secret, _ string, body []byte, now time.Time) {
 // The secrets are canaries too: none may appear in any output.
 func gatewaySources() []source {
 	return []source{
-		{name: "github", provider: "github", secret: "canary-github-3f1d77c0a9b24e6d", path: "/hooks/github",
-			forwarded: true, sign: signGitHub, key: byBody},
-		{name: "stripe", provider: "stripe", secret: "whsec_canaryStripe5b0e8d1c9a7f4e32", path: "/hooks/stripe",
-			hasID: true, forwarded: true, sign: signStripe, key: byID},
-		{name: "standard", provider: "standard-webhooks", secret: "whsec_" + base64.StdEncoding.EncodeToString([]byte("canary-standard-9c41e7d2b65f40aa")),
-			path: "/hooks/standard", hasID: true, purges: true, forwarded: true, sign: signStandard, key: byID},
+		{
+			name: "github", provider: "github", secret: "canary-github-3f1d77c0a9b24e6d", path: "/hooks/github",
+			forwarded: true, sign: signGitHub, key: byBody,
+		},
+		{
+			name: "stripe", provider: "stripe", secret: "whsec_canaryStripe5b0e8d1c9a7f4e32", path: "/hooks/stripe",
+			hasID: true, forwarded: true, sign: signStripe, key: byID,
+		},
+		{
+			name: "standard", provider: "standard-webhooks", secret: "whsec_" + base64.StdEncoding.EncodeToString([]byte("canary-standard-9c41e7d2b65f40aa")),
+			path: "/hooks/standard", hasID: true, purges: true, forwarded: true, sign: signStandard, key: byID,
+		},
 	}
 }
 

@@ -41,8 +41,10 @@ func control(o options) (int64, error) {
 	if s.address, err = subject.FreeAddress(); err != nil {
 		return 0, err
 	}
-	s.p, err = subject.Start(subject.Command{Path: self, Args: []string{"-naive"}, Env: []string{"FLOOD_LISTEN=" + s.address},
-		Dir: dir, Log: filepath.Join(dir, "log")})
+	s.p, err = subject.Start(subject.Command{
+		Path: self, Args: []string{"-naive"}, Env: []string{"FLOOD_LISTEN=" + s.address},
+		Dir: dir, Log: filepath.Join(dir, "log"),
+	})
 	if err != nil {
 		return 0, err
 	}

@@ -39,8 +39,10 @@ type daemon struct {
 // newDaemon builds the binary and writes its configuration. Its database is
 // in dbDir.
 func newDaemon(ctx context.Context, dir, dbDir, limits string, tags ...string) (*daemon, error) {
-	b := &daemon{dir: dir, db: filepath.Join(dbDir, "events.db"), acked: map[[sha256.Size]byte]bool{},
-		client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: senders}}}
+	b := &daemon{
+		dir: dir, db: filepath.Join(dbDir, "events.db"), acked: map[[sha256.Size]byte]bool{},
+		client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: senders}},
+	}
 	var err error
 	if b.path, err = subject.Build(ctx, dir, tags...); err != nil {
 		return nil, err

@@ -18,8 +18,10 @@ func failures(ctx context.Context, o options, out io.Writer) error {
 	runs, broken, acked := 0, 0, 0
 	for k := 1; k <= o.fails; k++ {
 		for _, f := range []faults{
-			{flush: int64(k)}, {flush: int64(k), sticky: true},
-			{write: int64(2 * k)}, {write: int64(2 * k), sticky: true},
+			{flush: int64(k)},
+			{flush: int64(k), sticky: true},
+			{write: int64(2 * k)},
+			{write: int64(2 * k), sticky: true},
 			{write: int64(3 * k), full: true, until: int64(3*k + 10)},
 		} {
 			w, failed, err := oneFailure(ctx, o, k, f)

@@ -125,8 +125,10 @@ func (w *world) put(rng *rand.Rand, n int) {
 			binary.LittleEndian.PutUint64(body[b:], rng.Uint64())
 		}
 		sum := sha256.Sum256(body)
-		records[i] = ichido.Record{Source: "s", Key: fmt.Sprintf("%x", sum[:8]), Fingerprint: sum, Type: "t", Strength: ichido.Verified,
-			ReceivedAt: time.Now(), Header: []byte("A: b\r\n"), Body: body, State: ichido.Pending}
+		records[i] = ichido.Record{
+			Source: "s", Key: fmt.Sprintf("%x", sum[:8]), Fingerprint: sum, Type: "t", Strength: ichido.Verified,
+			ReceivedAt: time.Now(), Header: []byte("A: b\r\n"), Body: body, State: ichido.Pending,
+		}
 		copy(records[i].Hash[:], sum[:])
 	}
 	verdicts, err := w.store.Put(context.Background(), records)
