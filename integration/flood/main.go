@@ -24,7 +24,6 @@ type options struct {
 	badSenders   int
 	hold         time.Duration // how long large and slow senders go on, alone
 	limit        time.Duration // of a phase that counts deliveries
-	naive        bool          // serve the naive receiver
 	naiveSenders int
 	dir          string
 }

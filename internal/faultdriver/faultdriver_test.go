@@ -54,7 +54,8 @@ func connOf(t *testing.T, db *sql.DB) *sql.Conn {
 
 func count(t *testing.T, db interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
-}, text string) (n int) {
+}, text string,
+) (n int) {
 	t.Helper()
 	if err := db.QueryRowContext(context.Background(), text).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", text, err)

@@ -25,7 +25,10 @@ func (ExtendedErrorCode) Error() string   { return "x" }
 func TestTheResultCodeIsFoundInTheErrorOfEveryDriver(t *testing.T) {
 	const failedFlush = codeIOErr | 4<<8
 	for _, err := range []error{
-		withCode{failedFlush}, withMethod{failedFlush}, withField{failedFlush}, ExtendedErrorCode(failedFlush),
+		withCode{failedFlush},
+		withMethod{failedFlush},
+		withField{failedFlush},
+		ExtendedErrorCode(failedFlush),
 		errors.Join(errors.New("x"), ExtendedErrorCode(failedFlush)),
 	} {
 		if got := classify(fmt.Errorf("commit: %w", err)); got != broken {
