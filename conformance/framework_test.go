@@ -273,16 +273,7 @@ func testLimitsBeforeVerification(t *testing.T) {
 		})
 	})
 	t.Run("the program's rate", func(t *testing.T) {
-		dir := t.TempDir()
-		config := write(t, dir, "ichido.yaml", `
-listen: 127.0.0.1:0
-admin: {listen: 127.0.0.1:0}
-store: sqlite:events.db
-limits: {unverified_rate: 3/h, connections: 2}
-sources:
-  - {name: stripe, provider: stripe, secrets: [`+stripeSecret+`]}
-`)
-		s := start(t, dir, nil, "--config", config)
+		s := startLimited(t, "unverified_rate: 3/h")
 		codes := map[string]int{}
 		for range 40 {
 			codes[post(t, s.url+"/hooks/stripe", nil, body).code]++
@@ -290,12 +281,31 @@ sources:
 		if codes[ichido.CodeSignature] == 0 || codes[ichido.CodeOverloaded] < 30 || len(codes) != 2 {
 			t.Errorf("40 bad signatures at a rate of 3 an hour are answered %v", codes)
 		}
+	})
+	t.Run("the program's headers", func(t *testing.T) {
+		s := startLimited(t, "connections: 100")
 		if a := post(t, s.url+"/hooks/stripe", http.Header{"X-Large": {strings.Repeat("x", 64<<10)}}, body); a.status != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("64 KiB of headers are answered %d %s", a.status, a.body)
 		}
-		client.CloseIdleConnections()
-		testConnectionLimit(t, strings.TrimPrefix(s.url, "http://"), 2)
 	})
+	t.Run("the program's connections", func(t *testing.T) {
+		testConnectionLimit(t, strings.TrimPrefix(startLimited(t, "connections: 2").url, "http://"), 2)
+	})
+}
+
+// startLimited runs the program with limits.
+func startLimited(t *testing.T, limits string) *server {
+	t.Helper()
+	dir := t.TempDir()
+	config := write(t, dir, "ichido.yaml", `
+listen: 127.0.0.1:0
+admin: {listen: 127.0.0.1:0}
+store: sqlite:events.db
+limits: {`+limits+`}
+sources:
+  - {name: stripe, provider: stripe, secrets: [`+stripeSecret+`]}
+`)
+	return start(t, dir, nil, "--config", config)
 }
 
 // testConnectionLimit opens connections that send nothing: those within the
@@ -309,8 +319,6 @@ func testConnectionLimit(t *testing.T, address string, limit int) {
 			c.Close()
 		}
 	}()
-	// The server may not have seen yet that earlier connections are gone, so
-	// the first ones may be closed as well.
 	for range limit + 10 {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
