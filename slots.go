@@ -149,7 +149,7 @@ func (w *Worker) work(j *job) {
 	} else {
 		l.running--
 	}
-	behind := !l.caughtUp
+	behind := !l.caughtUp || j.rec.Deaths > 0 // the next suspect waits for this one
 	w.mu.Unlock()
 	if !behind {
 		return

@@ -489,6 +489,30 @@ func TestSettleIsTriedAgainWhileTheStoreIsDown(t *testing.T) {
 	})
 }
 
+func TestSuspectsFollowEachOtherAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const events = 20
+		var last time.Time
+		b := newBench(t, ichido.Source{Handler: func(context.Context, *ichido.Event) error { last = time.Now(); return nil }})
+		for i := range events {
+			b.receive(fmt.Sprintf(`{"id":"e%d"}`, i))
+		}
+		claimed, err := b.store.Claim(t.Context(), ichido.Want{Slots: map[string]int{"test": events}, Lease: time.Minute})
+		if err != nil || len(claimed) != events {
+			t.Fatalf("claimed %d, %v", len(claimed), err)
+		}
+		for i := range claimed {
+			b.store.Mark(&claimed[i], true) // all were running when the process ended
+		}
+		time.Sleep(2 * time.Minute)
+		began := time.Now()
+		b.run(time.Hour)
+		if took := last.Sub(began); last.IsZero() || took > time.Second {
+			t.Errorf("%d suspects took %s: each waited for the next look", events, took)
+		}
+	})
+}
+
 func TestAStoreThatCannotSettleDoesNotHoldUpTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, ichido.Source{})
