@@ -55,9 +55,9 @@ func (w *Worker) attempt(ctx context.Context, j *job) (Settlement, bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.src.HandlerTimeout)
 	defer cancel()
-	w.Queue.Mark(rec, true)
-	defer w.Queue.Mark(rec, false)
 	if in.src.Apply == nil {
+		w.Queue.Mark(rec, true)
+		defer w.Queue.Mark(rec, false)
 		err = in.handle(ctx, e)
 		s.Confirmed = e.confirmed
 		return in.conclude(ctx, s, err), true

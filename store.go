@@ -250,5 +250,7 @@ type Applier interface {
 
 	// Complete completes a claimed record and applies e, in one transaction.
 	// ErrLeaseLost: the token is no longer current, the handler did not run.
+	// It marks the record, as [Queue.Mark] does, while the handler runs and
+	// not while it waits for the transaction: many wait, and are innocent.
 	Complete(ctx context.Context, r *Record, e *Event) error
 }

@@ -56,7 +56,9 @@ func (a *applier) Complete(ctx context.Context, r *ichido.Record, e *ichido.Even
 	if row == nil || r.Token == 0 || row.Token != r.Token {
 		return ichido.ErrLeaseLost
 	}
-	if err := a.run(ctx, e); err != nil {
+	row.Started = true
+	err := a.run(ctx, e)
+	if row.Started = false; err != nil {
 		return err
 	}
 	return s.settle(&ichido.Settlement{Record: r, State: ichido.Done, Outcome: ichido.Applied, Confirmed: r.Confirmed})

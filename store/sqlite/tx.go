@@ -58,6 +58,8 @@ func (a *applier) Complete(ctx context.Context, r *ichido.Record, e *ichido.Even
 		if lost != nil {
 			return lost
 		}
+		a.s.Mark(r, true)
+		defer a.s.Mark(r, false)
 		return a.handle(ctx, tx, e)
 	})
 }
