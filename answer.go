@@ -79,6 +79,10 @@ func (in *Inbox) acknowledge(w http.ResponseWriter, verdict, id string) {
 	if in.acknowledger != nil && in.acknowledger.Acknowledge(w, verdict, id) {
 		return
 	}
+	if in.src.Inline != nil && verdict == Ignored {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	body := make([]byte, 0, 96)
 	switch verdict {
 	case Ignored:

@@ -201,10 +201,6 @@ func (in *Inbox) ignore(w http.ResponseWriter, p *Proof) {
 		cause = "no handler"
 	}
 	in.src.Observe(Ignored, cause)
-	if in.src.Inline != nil && in.acknowledger == nil {
-		w.WriteHeader(http.StatusNoContent)
-		return
-	}
 	in.acknowledge(w, Ignored, "")
 }
 

@@ -145,8 +145,8 @@ func (t *intake) grow(declared int64) bool {
 		return t.start(-1)
 	}
 	top := t.limit + 1
-	if declared > 0 {
-		top = min(top, declared+1)
+	if int64(cap(t.buf)) < declared {
+		top = min(top, declared+1) // more than was declared may still come
 	}
 	size := int64(cap(t.buf)) * growthFactor
 	if size > top {

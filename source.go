@@ -128,7 +128,7 @@ func (s *Source) check(q Queue) error {
 		add("a queue is missing")
 	}
 	for i, token := range s.PathTokens {
-		if len(token) < minPathToken || strings.TrimSpace(token) != token || strings.ContainsAny(token, "/?#%") {
+		if len(token) < minPathToken || strings.ContainsAny(token, " \t\r\n\v\f/?#%") {
 			add("path token %d must be at least %d characters without white space, '/', '?', '#' and '%%'", i+1, minPathToken)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 type challenge struct {
 	members *envelope // those of when, then those that are echoed
 	values  []string  // of the members of when, as JSON or as text
+	unless  bool      // the member after those must be missing
 	pattern *regexp.Regexp
 	status  int
 	ctype   []string
@@ -31,6 +32,10 @@ func newChallenge(spec challengeSpec) *challenge {
 		if len(value) > len(c.hint) {
 			c.hint = []byte(value)
 		}
+	}
+	if c.unless = spec.Unless != ""; c.unless {
+		places, _ := parsePlaces(spec.Unless)
+		paths = append(paths, places[0].path)
 	}
 	c.body, _ = parseTemplate(spec.Reply.Body)
 	for _, p := range c.body {
@@ -78,7 +83,14 @@ func (c *challenge) answer(rw http.ResponseWriter, w *work, body []byte) bool {
 			return false
 		}
 	}
-	text, safe := c.render(body, members)
+	echoed := members[len(c.values):]
+	if c.unless {
+		if echoed[0].state != memberMissing {
+			return false
+		}
+		echoed = echoed[1:]
+	}
+	text, safe := c.render(body, echoed)
 	h := rw.Header()
 	h["Content-Type"] = c.ctype
 	h["X-Content-Type-Options"] = []string{"nosniff"}
@@ -96,16 +108,15 @@ func (c *challenge) answer(rw http.ResponseWriter, w *work, body []byte) bool {
 
 // render fills in the echoed values. It reports whether all of them are of
 // the kind that may be echoed.
-func (c *challenge) render(body []byte, members []member) (string, bool) {
+func (c *challenge) render(body []byte, echoed []member) (string, bool) {
 	var b strings.Builder
-	slot := len(c.values)
 	for _, p := range c.body {
 		if p.kind == partLiteral {
 			b.WriteString(p.literal)
 			continue
 		}
-		text, state := memberText(body, members[slot], false)
-		slot++
+		text, state := memberText(body, echoed[0], false)
+		echoed = echoed[1:]
 		if state != valueFound || !c.pattern.MatchString(text) {
 			return "", false
 		}

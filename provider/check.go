@@ -267,6 +267,9 @@ func (c *challengeSpec) check(p *problems) {
 	for from := range c.When {
 		checkPlace(p, "challenge.when", from, inJSON)
 	}
+	if c.Unless != "" {
+		checkPlace(p, "challenge.unless", c.Unless, inJSON)
+	}
 	c.Reply.check(p, "challenge.reply")
 	t, err := parseTemplate(c.Reply.Body)
 	if err != nil {

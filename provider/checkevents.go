@@ -64,6 +64,9 @@ func (v *variantSpec) checkEvents(p *problems) {
 			checkPlace(p, "events.action and repository", from, inJSON)
 		}
 	}
+	if e.KeyIf != "" {
+		checkPlace(p, "events.key_if", e.KeyIf, inJSON)
+	}
 	if e.Need != "" {
 		checkPlace(p, "events.need", e.Need, inJSON)
 	}

@@ -41,6 +41,7 @@ type identity struct {
 	need       []ref
 
 	key             []keyPart // where there is no id
+	keyIf           int       // slot of the member that it needs, -1 for none
 	keyFirst        bool      // the operator's template comes before the id
 	keyMode         string
 	fingerprintKey  bool

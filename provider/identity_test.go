@@ -228,7 +228,9 @@ func TestKeyTemplate(t *testing.T) {
 		{"fractions", `{"id":"a","channel":"C1","event":{"ts":1.5}}`, ""},
 		{"not text", `{"id":"a","channel":{},"event":{"ts":"1"}}`, ""},
 		{"separator in the second", `{"id":"a","channel":"C1","event":{"ts":"1:2"}}`, ""},
-		{"white space", `{"id":"a","channel":"C 1","event":{"ts":"1"}}`, ""},
+		{"white space", `{"id":"a","channel":"C 1","event":{"ts":"1"}}`, "C 1:1"},
+		{"a character that cannot be shown", `{"id":"a","channel":"C\u00071","event":{"ts":"1"}}`, ""},
+		{"one that turns the reading direction", `{"id":"a","channel":"C\u202e1","event":{"ts":"1"}}`, ""},
 		{"too long", `{"id":"a","channel":"` + strings.Repeat("c", 250) + `","event":{"ts":"1234567"}}`, ""},
 	}
 	for _, tt := range tests {
@@ -405,6 +407,49 @@ func TestBodyWithoutAnIDIsInvalidNotUnreadable(t *testing.T) {
 		p, err := receive(t, "hmac", Config{}, body)
 		if err != nil || p.Unreadable == "" || p.Invalid != invalid {
 			t.Errorf("%s: unreadable %q, invalid %v, %v; want invalid %v", body, p.Unreadable, p.Invalid, err, invalid)
+		}
+	}
+	c := Config{Fingerprint: []string{"id", "amount"}}
+	for body, invalid := range map[string]bool{`{"id":"a"}`: true, `{"id":"a","amount":1,"amount":1}`: false} {
+		p, err := receive(t, "hmac", c, body)
+		if err != nil || p.Unreadable == "" || p.Invalid != invalid {
+			t.Errorf("%s: unreadable %q, invalid %v, %v; want invalid %v", body, p.Unreadable, p.Invalid, err, invalid)
+		}
+	}
+}
+
+// receiveDiscord verifies a body that is signed with a published test key.
+func receiveDiscord(t *testing.T, body string) (ichido.Proof, error) {
+	t.Helper()
+	const seed = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+	const public = "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
+	src, err := New("discord", Config{Secrets: []Secret{{Value: public}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := Sign("discord", SignConfig{Secret: seed, Time: suiteNow}, []byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return src.Provider.Verify(&ichido.Delivery{Method: "POST", Header: h, Body: []byte(body), ReceivedAt: suiteNow})
+}
+
+func TestDiscordTellsEventsInteractionsAndHandshakesApart(t *testing.T) {
+	const event = `{"version":1,"application_id":"1","type":1,"event":{"type":"X","timestamp":"2024-10-18T14:42:53"}}`
+	sum := sha256.Sum256([]byte(event))
+	for body, want := range map[string]struct {
+		key     string
+		invalid bool
+	}{
+		event:                                {hex.EncodeToString(sum[:]), false},
+		`{"id":"7","type":2}`:                {"7", false},
+		`{"id":"","type":2}`:                 {"", true},
+		`{"id":null,"type":2}`:               {"", true},
+		`{"type":2,"data":{"event":"none"}}`: {"", true},
+	} {
+		p, err := receiveDiscord(t, body)
+		if err != nil || p.Key != want.key || p.Invalid != want.invalid {
+			t.Errorf("%s: key %q, invalid %v, %v; want %+v", body, p.Key, p.Invalid, err, want)
 		}
 	}
 }

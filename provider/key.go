@@ -18,8 +18,10 @@ func (e *engine) identityOf(w *work, d *ichido.Delivery, s *scheme, body []byte,
 	switch {
 	case p.ID != "" && !id.keyFirst:
 		p.Key = p.ID
+	case id.keyIf >= 0 && w.member(id.keyIf).state == memberMissing:
+		p.Unreadable, p.Invalid = "id missing", true
 	case len(id.key) > 0:
-		p.Key, p.Unreadable = id.renderKey(w, d)
+		id.renderKey(w, d, p)
 	case id.keyMode == keyBody:
 		if s.body || s.kind == kindToken || s.kind == kindNone {
 			p.Key = hexDigest(p.Fingerprint)
@@ -55,7 +57,7 @@ func (id *identity) readID(w *work, d *ichido.Delivery, p *ichido.Proof) {
 			continue
 		case state == valueAmbiguous:
 			p.Unreadable = "id twice"
-		case state == valueShape || !validID(text):
+		case state == valueShape || r.kind == inHeader && !validID(text) || !validText(text):
 			p.Unreadable, p.Invalid = "id malformed", true
 		default:
 			p.ID = text
@@ -65,8 +67,9 @@ func (id *identity) readID(w *work, d *ichido.Delivery, p *ichido.Proof) {
 }
 
 // renderKey renders the key template, or says why it cannot.
-func (id *identity) renderKey(w *work, d *ichido.Delivery) (key, unreadable string) {
+func (id *identity) renderKey(w *work, d *ichido.Delivery, p *ichido.Proof) {
 	var b strings.Builder
+	invalid := func(why string) { p.Unreadable, p.Invalid = why, true }
 	for i := range id.key {
 		part := &id.key[i]
 		if len(part.refs) == 0 {
@@ -76,8 +79,13 @@ func (id *identity) renderKey(w *work, d *ichido.Delivery) (key, unreadable stri
 		text, found := "", false
 		for _, r := range part.refs {
 			value, state := id.value(w, d, r, true)
-			if state == valueAmbiguous || state == valueShape {
-				return "", "a member of the key has another shape, or is there twice"
+			if state == valueAmbiguous {
+				p.Unreadable = "a member of the key is there twice"
+				return
+			}
+			if state == valueShape {
+				invalid("a member of the key has another shape")
+				return
 			}
 			if state == valueFound && value != "" {
 				text, found = value, true
@@ -86,16 +94,19 @@ func (id *identity) renderKey(w *work, d *ichido.Delivery) (key, unreadable stri
 		}
 		switch {
 		case !found && !part.optional:
-			return "", "a member of the key is missing"
-		case found && (!validID(text) || part.before != "" && strings.Contains(text, part.before)):
-			return "", "a member of the key is malformed"
+			invalid("a member of the key is missing")
+			return
+		case found && (!validText(text) || part.before != "" && strings.Contains(text, part.before)):
+			invalid("a member of the key is malformed")
+			return
 		}
 		b.WriteString(text)
 	}
 	if b.Len() > maxID {
-		return "", "key too long"
+		invalid("key too long")
+		return
 	}
-	return b.String(), ""
+	p.Key = b.String()
 }
 
 // memberFingerprint sets the fingerprint over the members that the operator
@@ -109,6 +120,7 @@ func (id *identity) memberFingerprint(w *work, p *ichido.Proof) {
 		m := w.member(slot)
 		if m.state != memberFound {
 			p.Unreadable = "a member of the fingerprint is missing or there twice"
+			p.Invalid = m.state == memberMissing
 			return
 		}
 		values[i] = m.text(w.view)

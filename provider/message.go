@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"ichido.dev/ichido"
+	"unicode"
+	"unicode/utf8"
 )
 
 // value reads a header, a query parameter or another place outside the body
@@ -132,6 +134,20 @@ func validSignedHeader(text string, t template, i int) bool {
 }
 
 const maxID = 256 // bytes
+
+// validText reports whether text from a body can be an id or a part of a key:
+// 1 to 256 bytes that can be shown, in any script.
+func validText(text string) bool {
+	if text == "" || len(text) > maxID || !utf8.ValidString(text) {
+		return false
+	}
+	for _, r := range text {
+		if !unicode.IsGraphic(r) {
+			return false
+		}
+	}
+	return true
+}
 
 // validID reports whether text can be an id: 1 to 256 printable ASCII
 // characters without white space.

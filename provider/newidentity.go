@@ -8,7 +8,7 @@ import "slices"
 func newIdentity(f *profileFile, s *scheme, c *Config, restricted bool, p *problems) *identity {
 	e := s.spec.Events
 	b := &identityBuilder{spec: s.spec}
-	id := &identity{form: f.Form, timeSlot: -1, action: -1, repository: -1, keyMode: e.Key, fingerprintKey: e.Fingerprint == keyKey}
+	id := &identity{form: f.Form, timeSlot: -1, action: -1, repository: -1, keyIf: -1, keyMode: e.Key, fingerprintKey: e.Fingerprint == keyKey}
 	if s.time != nil && s.time.kind == inJSON {
 		id.timeSlot = b.slot(&b.members, s.time.path)
 	}
@@ -16,6 +16,9 @@ func newIdentity(f *profileFile, s *scheme, c *Config, restricted bool, p *probl
 	id.types = b.refs(e.Type)
 	if e.Need != "" {
 		id.need = b.refs(texts{e.Need})
+	}
+	if e.KeyIf != "" {
+		id.keyIf = b.refs(texts{e.KeyIf})[0].slot
 	}
 	b.key(id, e.Key, c, p)
 	for _, name := range c.Fingerprint {

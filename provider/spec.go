@@ -121,6 +121,7 @@ type eventsSpec struct {
 	Repository  string `yaml:"repository"` // for allowed_repositories
 	Need        string `yaml:"need"`       // without it there is nothing to act on: ignored
 	Key         string `yaml:"key"`        // where there is no id: "body", "signed" or a template
+	KeyIf       string `yaml:"key_if"`     // that key counts only where this member is there
 	Fingerprint string `yaml:"fingerprint"`
 }
 
@@ -133,7 +134,8 @@ const (
 
 // challengeSpec is a handshake: a signed request that is no event.
 type challengeSpec struct {
-	When    map[string]string `yaml:"when"` // json:member: its value
+	When    map[string]string `yaml:"when"`   // json:member: its value
+	Unless  string            `yaml:"unless"` // json:member that must be missing
 	Signed  bool              `yaml:"signed"`
 	Pattern string            `yaml:"pattern"` // what an echoed value must match
 	Reply   replySpec         `yaml:"reply"`

@@ -147,6 +147,12 @@ func runVector(t *testing.T, f *profileFile, v *vector) {
 		checkChallenge(t, source.Provider, v)
 		return
 	}
+	if c, ok := source.Provider.(ichido.Challenger); ok {
+		w := httptest.NewRecorder()
+		if c.Challenge(w, v.delivery(), false) || c.Challenge(w, v.delivery(), true) {
+			t.Errorf("an event is answered as a handshake: %d %s", w.Code, w.Body)
+		}
+	}
 	want := v.Variant
 	if want == "" {
 		want = f.Verify[0].Variant

@@ -92,6 +92,15 @@ func (d *decoder) add(path, message, cure string) {
 	d.problems = append(d.problems, p)
 }
 
+// forgetPlaces makes problems, the ones so far and later ones, name no place
+// in a text.
+func (d *decoder) forgetPlaces() {
+	clear(d.places)
+	for i := range d.problems {
+		d.problems[i].Line, d.problems[i].Column, d.problems[i].Excerpt = 0, 0, ""
+	}
+}
+
 // parent returns the path that holds path: "a.b[1]" gives "a.b", then "a".
 func parent(path string) string {
 	return path[:max(strings.LastIndexAny(path, ".["), 0)]

@@ -81,7 +81,9 @@ func FromEnvironment(getenv func(string) (string, bool)) (*File, error) {
 	if key, set := getenv("GEMINI_API_KEY"); set && key != "" {
 		b.WriteString("    confirm: {gemini: {api_key: env:GEMINI_API_KEY}}\n")
 	}
-	return Parse([]byte(b.String())), nil
+	file := Parse([]byte(b.String()))
+	file.decoder.forgetPlaces() // nobody wrote this text
+	return file, nil
 }
 
 // Has reports whether the file sets the setting at path.
