@@ -123,8 +123,8 @@ type Queue interface {
 
 	// Mark notes that a handler of a claimed record starts to run, or has
 	// ended: a claim that lapses in between is counted in Deaths. The note
-	// MUST survive the end of the process, SHOULD cost next to nothing, and
-	// need not survive the end of the machine.
+	// SHOULD survive the end of the process and cost next to nothing; it need
+	// not survive the end of the machine.
 	Mark(r *Record, running bool)
 
 	// Extend renews leases to end d from now. It returns one error per
@@ -177,7 +177,8 @@ type Archive interface {
 
 	// Replay makes done and dead events pending again, due now, with their
 	// attempts forgotten, and returns how many there are; with dryRun it only
-	// counts. Events without a body are skipped; if f names a single event
+	// counts. Events without a body, and deliveries that were split into
+	// events of their own, are skipped; if f names a single event
 	// and it cannot be replayed, the error says why (ErrNotFound,
 	// ErrBodyPurged, ErrNotReplayable).
 	Replay(ctx context.Context, f Filter, dryRun bool) (int, error)

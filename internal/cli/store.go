@@ -35,6 +35,7 @@ func (a *app) openStore(ctx context.Context, c *config.Config, create bool) (*sq
 	if err != nil {
 		return nil, nil, fmt.Errorf("open store: %w", err)
 	}
+	db.SetMaxIdleConns(4) // readers are opened once
 	store, err := sqlite.Open(ctx, db, sqlite.Options{Capacity: c.Limits.Events, MinFree: int64(c.Limits.FreeDisk)})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open store: %w", err), db.Close())

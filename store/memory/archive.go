@@ -88,7 +88,7 @@ func (s *Store) Replay(_ context.Context, f ichido.Filter, dryRun bool) (int, er
 			continue
 		}
 		found = row
-		if row.Purged || (row.State != ichido.Done && row.State != ichido.Dead) {
+		if row.Purged || row.Outcome == ichido.Split || (row.State != ichido.Done && row.State != ichido.Dead) {
 			continue
 		}
 		n++

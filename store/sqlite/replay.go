@@ -21,7 +21,7 @@ func (s *Store) Replay(ctx context.Context, f ichido.Filter, dryRun bool) (int, 
 		limit = math.MaxInt
 	}
 	where, args := conditions(&f)
-	where += " AND state IN (2, 3) AND purged = 0"
+	where += " AND state IN (2, 3) AND purged = 0 AND outcome <> 'split'"
 	n, err := 0, error(nil)
 	if dryRun {
 		err = s.db.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM ichido_events WHERE `+where+` LIMIT ?)`, append(args, limit)...).Scan(&n)

@@ -103,10 +103,14 @@ func replayWhy(t testing.TB, open Open) {
 	e.done(&got[0])
 	e.clock.Advance(time.Second)
 	e.purge("purged", e.clock.Now(), time.Time{})
+	split := e.record("split")
+	split.State, split.Outcome = ichido.Done, ichido.Split
+	e.put(ichido.Accepted, split)
 	missing := e.record("missing")
 	for _, dryRun := range []bool{true, false} {
 		for id, want := range map[string]error{
 			pending.ID(): ichido.ErrNotReplayable,
+			split.ID():   ichido.ErrNotReplayable, // its events can be
 			purged.ID():  ichido.ErrBodyPurged,
 			missing.ID(): ichido.ErrNotFound,
 			"nonsense":   ichido.ErrNotFound,
