@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"time"
 
 	"ichido.dev/ichido/integration/internal/subject"
@@ -52,33 +53,30 @@ const (
 func (c *campaign) choose(n int) ending {
 	switch {
 	case n%6 == 0 || c.sabotage != "":
-		return ending{answer: 1 + c.rng.IntN(3000)}
+		return ending{answer: 1 + c.rng.IntN(2*c.perCycle)}
 	case n%6 == 3:
-		return ending{after: time.Duration(c.rng.Int64N(int64(1800 * time.Millisecond)))}
+		return ending{after: time.Duration(c.rng.Int64N(int64(2400 * time.Millisecond)))}
 	case n%10 == 1 && c.dest != nil:
 		return ending{forward: 1 + c.rng.IntN(200), answered: n%20 == 1}
 	}
 	point := c.t.points[(n-n/3)%len(c.t.points)]
-	return ending{point: point, hit: 1 + c.rng.IntN(hitsOf(point))}
+	return ending{point: point, hit: 1 + c.rng.IntN(hitsOf(point, c.perCycle))}
 }
 
-// hitsOf returns how often a point is passed in a cycle, roughly.
-func hitsOf(point string) int {
-	switch point {
-	case "before-insert-event", "after-insert-event", "before-insert-body", "after-insert-body", "before-effect", "after-effect":
-		return 2500
-	case "before-purge-body", "after-purge-body", "before-purge-mark", "after-purge-mark", "before-purge-event", "after-purge-event",
-		"before-count", "after-count", "before-checkpoint", "after-checkpoint", "before-commit+purge-body", "after-commit+purge-body",
-		"before-migrate", "after-migrate", "before-commit+migrate", "after-commit+migrate":
+// hitsOf returns how often a point is passed in a cycle of so many events,
+// roughly: commits and claims are shared by several of them.
+func hitsOf(point string, events int) int {
+	switch strings.TrimPrefix(strings.TrimPrefix(point, "before-"), "after-") {
+	case "insert-event", "insert-body", "effect":
+		return max(events*3/4, 1)
+	case "purge-body", "purge-mark", "purge-event", "count", "checkpoint", "commit+purge-body":
 		return 1
-	case "before-claim", "after-claim", "before-commit+claim", "after-commit+claim", "before-choose", "after-choose":
-		return 3
-	case "before-settle", "after-settle", "before-commit+settle", "after-commit+settle":
-		return 60
-	case "before-keep", "after-keep", "before-commit+keep", "after-commit+keep":
-		return 15
+	case "claim", "commit+claim", "choose":
+		return 2
+	case "settle", "commit+settle", "keep", "commit+keep":
+		return max(events/80, 1)
 	}
-	return 250
+	return max(events/10, 1)
 }
 
 func (e ending) plan() string {

@@ -34,7 +34,7 @@ func main() {
 	flag.IntVar(&o.cycles, "cycles", 300, "cycles against ichido serve")
 	flag.IntVar(&o.ledger, "ledger", 100, "cycles against the ledger in library mode")
 	flag.IntVar(&o.control, "controls", 50, "cycles in which a broken build must be caught, 0 for no controls")
-	flag.IntVar(&o.perCycle, "events", 2000, "new events in one cycle, at most")
+	flag.IntVar(&o.perCycle, "events", 3000, "new events in one cycle, at most")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of everything that is drawn")
 	flag.StringVar(&o.dir, "dir", "", "folder for the data, on the disk to test; default: a temporary one")
 	flag.Parse()
