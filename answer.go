@@ -31,7 +31,7 @@ var answers = func() map[string]*answer {
 		CodeIncomplete:  {status: http.StatusBadRequest, title: "The body is shorter than declared.", close: true},
 		CodeTimeout:     {status: http.StatusRequestTimeout, title: "The body did not arrive in time.", close: true},
 		CodeEncoding:    {status: http.StatusUnsupportedMediaType, title: "This content encoding is not supported here.", close: true},
-		CodeMethod:      {status: http.StatusMethodNotAllowed, title: "This method is not allowed."},
+		CodeMethod:      {status: http.StatusMethodNotAllowed, title: "This method is not allowed.", close: true},
 		CodeRateLimited: {status: http.StatusTooManyRequests, title: "Too many events.", retry: 10},
 		CodeOverloaded:  {status: http.StatusServiceUnavailable, title: "There is no room for this request.", retry: 5, close: true},
 		CodeUnavailable: {status: http.StatusServiceUnavailable, title: "The event could not be stored.", retry: 5},

@@ -211,6 +211,10 @@ type Stats struct {
 	Oldest  time.Time                // when the oldest pending event that is due was received; zero when there is none
 	Purged  int                      // records removed by Purge since the store was made
 	Pending int                      // inline claims that are held, or whose owner is gone
+
+	// PendingKeys are the keys of those claims, the oldest first, at most 100.
+	// One that stays here ran its handler, and could not record that it did.
+	PendingKeys []string
 }
 
 // Claims is the store of the inline mode: the exclusive right to run a

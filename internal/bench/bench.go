@@ -181,7 +181,7 @@ func (c *course) measure(ctx context.Context, o *Options, name string) (r Result
 }
 
 // mostPerSecond bounds how many bodies are prepared per second of load.
-const mostPerSecond = 40_000
+const mostPerSecond = 80_000
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
