@@ -35,10 +35,14 @@ var mayImport = map[string][]string{
 	"internal/outbound":     {".", "code.dny.dev/ssrf"},
 	"internal/standin":      {},
 	"internal/gen":          {".", "provider", "github.com/go-json-experiment/json", "github.com/goccy/go-yaml"},
-	"internal/gateway": {".", "provider", "confirm", "internal/config", "internal/outbound", "internal/view",
-		"github.com/prometheus/client_golang", "golang.org/x/time"},
-	"internal/cli": {".", "provider", "store/sqlite", "store/memory", "internal/config", "internal/gateway", "internal/view", "internal/demo", "internal/bench",
-		"internal/outbound", "github.com/spf13/cobra", "golang.org/x/term", "github.com/lmittmann/tint"},
+	"internal/gateway": {
+		".", "provider", "confirm", "internal/config", "internal/outbound", "internal/view",
+		"github.com/prometheus/client_golang", "golang.org/x/time",
+	},
+	"internal/cli": {
+		".", "provider", "store/sqlite", "store/memory", "internal/config", "internal/gateway", "internal/view", "internal/demo", "internal/bench",
+		"internal/outbound", "github.com/spf13/cobra", "golang.org/x/term", "github.com/lmittmann/tint",
+	},
 	"internal/demo":        {".", "provider", "store/sqlite", "internal/config", "internal/gateway", "internal/standin", "internal/view"},
 	"internal/bench":       {".", "provider", "store/sqlite", "internal/config", "internal/gateway"},
 	"examples":             {".", "provider", "confirm", "store/sqlite", "store/memory", "modernc.org/sqlite"},
@@ -88,8 +92,10 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		all = append(all, source{path: filepath.ToSlash(p), dir: path.Dir(filepath.ToSlash(p)), isTest: strings.HasSuffix(p, "_test.go"),
-			set: set, file: file, lines: set.File(file.Pos()).LineCount()})
+		all = append(all, source{
+			path: filepath.ToSlash(p), dir: path.Dir(filepath.ToSlash(p)), isTest: strings.HasSuffix(p, "_test.go"),
+			set: set, file: file, lines: set.File(file.Pos()).LineCount(),
+		})
 		return nil
 	})
 	if err != nil || len(all) == 0 {

@@ -230,8 +230,12 @@ sources:
 	text := s.log.String()
 	id := events(t, dir, "events.db").Events[0].ID
 	for _, args := range [][]string{
-		{"check", "--config", config}, {"check", "--config", config, "--json"}, {"events", "--store", "sqlite:events.db"},
-		{"events", "--json", "--store", "sqlite:events.db"}, {"show", id, "--store", "sqlite:events.db"}, {"dead", "--store", "sqlite:events.db"},
+		{"check", "--config", config},
+		{"check", "--config", config, "--json"},
+		{"events", "--store", "sqlite:events.db"},
+		{"events", "--json", "--store", "sqlite:events.db"},
+		{"show", id, "--store", "sqlite:events.db"},
+		{"dead", "--store", "sqlite:events.db"},
 	} {
 		out := call(t, dir, env, args...)
 		text += out.stdout + out.stderr

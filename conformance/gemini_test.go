@@ -67,8 +67,10 @@ func testPathToken(t *testing.T) {
 	comparesInConstantTime(t, "..")
 	s := openMemory()
 	url, _ := serveHook(t, s, hookSource(t))
-	wrong := []string{"", "/", "x", hookToken + "x", "x" + hookToken, strings.ToUpper(hookToken), hookToken[:len(hookToken)-1],
-		hookToken[1:], hookToken + "%00", hookToken + "/" + "more", strings.Repeat("x", 4000)}
+	wrong := []string{
+		"", "/", "x", hookToken + "x", "x" + hookToken, strings.ToUpper(hookToken), hookToken[:len(hookToken)-1],
+		hookToken[1:], hookToken + "%00", hookToken + "/" + "more", strings.Repeat("x", 4000),
+	}
 	for n := range hookToken {
 		wrong = append(wrong, hookToken[:n]+"~"+hookToken[n+1:])
 	}
@@ -108,9 +110,12 @@ func testSecretHeader(t *testing.T) {
 	s := openMemory()
 	url, _ := serveHook(t, s, hookSource(t))
 	bodies := map[string]bool{}
-	wrong := []http.Header{nil, secretHeader(""), secretHeader(" "), secretHeader("another-secret-0123"), secretHeader(hookSecret + "x"),
+	wrong := []http.Header{
+		nil, secretHeader(""), secretHeader(" "), secretHeader("another-secret-0123"), secretHeader(hookSecret + "x"),
 		secretHeader(strings.ToUpper(hookSecret)), secretHeader(hookSecret[1:]), secretHeader(hookSecret, hookSecret), secretHeader(hookSecret, "x"),
-		{"Authorization": {"Bearer " + hookSecret}}, {"X-Hook-Secret-2": {hookSecret}}}
+		{"Authorization": {"Bearer " + hookSecret}},
+		{"X-Hook-Secret-2": {hookSecret}},
+	}
 	for n := range hookSecret {
 		wrong = append(wrong, secretHeader(hookSecret[:n]+"~"+hookSecret[n+1:]), secretHeader(hookSecret[:n]))
 	}

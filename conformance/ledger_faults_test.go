@@ -125,8 +125,10 @@ func testWebhookAnswers(t *testing.T) {
 			}
 		}
 		// Then 400 for what is no JSON, and 409 for what is no event.
-		for _, body := range []string{"", "no JSON", `{"id":"evt_1","amount":500`, `{"id":"evt_1","amount":500}}`, `{'id':'evt_1'}`, "\xff", `{"id":"evt_1","amount":1,"amount":500}`,
-			`{"id":"evt_1","amount":0500}`, `{"id":"evt_1","amount":NaN}`} {
+		for _, body := range []string{
+			"", "no JSON", `{"id":"evt_1","amount":500`, `{"id":"evt_1","amount":500}}`, `{'id':'evt_1'}`, "\xff", `{"id":"evt_1","amount":1,"amount":500}`,
+			`{"id":"evt_1","amount":0500}`, `{"id":"evt_1","amount":NaN}`,
+		} {
 			if a := l.send(t, body); a.status != http.StatusBadRequest || a.code != ichido.CodeUnreadable {
 				t.Errorf("%q is answered %d %s", body, a.status, a.body)
 			}

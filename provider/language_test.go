@@ -76,8 +76,10 @@ func TestLanguageVectors(t *testing.T) {
 	if ran < 90 {
 		t.Errorf("only %d vectors ran", ran)
 	}
-	for _, word := range []string{"positional", "kv", "tagged", "group_sep", "prefix_ci", "base64url", "base64-of-hex", "rfc3339", "iso-utc", "http-date", "unit: ms",
-		"rsa-pkcs1", "ed25519", "hmac-sha512", "suffix", "basic", "json:passcode", "body_hash", "iat_tolerance", "kind: jwt"} {
+	for _, word := range []string{
+		"positional", "kv", "tagged", "group_sep", "prefix_ci", "base64url", "base64-of-hex", "rfc3339", "iso-utc", "http-date", "unit: ms",
+		"rsa-pkcs1", "ed25519", "hmac-sha512", "suffix", "basic", "json:passcode", "body_hash", "iat_tolerance", "kind: jwt",
+	} {
 		if !strings.Contains(string(data), word) {
 			t.Errorf("no scheme uses %s", word)
 		}

@@ -3,10 +3,10 @@ package provider
 import (
 	"strings"
 	"time"
-
-	"ichido.dev/ichido"
 	"unicode"
 	"unicode/utf8"
+
+	"ichido.dev/ichido"
 )
 
 // value reads a header, a query parameter or another place outside the body

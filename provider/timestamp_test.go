@@ -71,8 +71,13 @@ func TestFreshnessDoesNotOverflow(t *testing.T) {
 		off  time.Duration
 		ok   bool
 	}{
-		{unitSeconds, 300 * time.Second, true}, {unitSeconds, 301 * time.Second, false}, {unitSeconds, -300 * time.Second, true}, {unitSeconds, -301 * time.Second, false},
-		{unitMillis, 300 * time.Second, true}, {unitMillis, 300*time.Second + time.Millisecond, false}, {unitMillis, -300*time.Second - time.Millisecond, false},
+		{unitSeconds, 300 * time.Second, true},
+		{unitSeconds, 301 * time.Second, false},
+		{unitSeconds, -300 * time.Second, true},
+		{unitSeconds, -301 * time.Second, false},
+		{unitMillis, 300 * time.Second, true},
+		{unitMillis, 300*time.Second + time.Millisecond, false},
+		{unitMillis, -300*time.Second - time.Millisecond, false},
 	} {
 		if err := fresh(now.Add(tt.off), now, tt.unit, 300*time.Second); (err == nil) != tt.ok {
 			t.Errorf("%s %v: %v", tt.unit, tt.off, err)

@@ -38,12 +38,16 @@ func TestValidFileIsDecodedWithDefaults(t *testing.T) {
 		t.Fatalf("valid file: %v", err)
 	}
 	stripe, flow, gemini := f.Sources[0], f.Sources[1], f.Sources[2]
-	got := []any{f.Admin.Listen, stripe.Path, len(stripe.Secrets), stripe.Secrets[1].NotAfter.Year(), time.Duration(stripe.Deliver.Backoff[1]),
+	got := []any{
+		f.Admin.Listen, stripe.Path, len(stripe.Secrets), stripe.Secrets[1].NotAfter.Year(), time.Duration(stripe.Deliver.Backoff[1]),
 		time.Duration(stripe.Retention.Bodies), flow.Retention.Keys, gemini.BodyLimit, float64(gemini.Rate), gemini.Confirm.Gemini.APIKey.Ref.String(),
-		flow.Secrets[0].Ref.String(), flow.Secrets[1].Ref.String()}
-	want := []any{DefaultAdminListen, "/hooks/stripe", 2, 2026, 2 * time.Minute,
+		flow.Secrets[0].Ref.String(), flow.Secrets[1].Ref.String(),
+	}
+	want := []any{
+		DefaultAdminListen, "/hooks/stripe", 2, 2026, 2 * time.Minute,
 		7 * 24 * time.Hour, Forever, Size(64 << 10), 100.0, "env:GEMINI_API_KEY",
-		"env:GITHUB_SECRET", "file:/run/secrets/github"}
+		"env:GITHUB_SECRET", "file:/run/secrets/github",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("decoded settings (-want +got):\n%s", diff)
 	}
@@ -59,7 +63,8 @@ func TestEveryProblemIsReportedWithItsPlaceAndCure(t *testing.T) {
 			"1:9: listen: must be text",
 			"3:11: sources[0].name: must be text",
 			`5:16: sources[0].tolerance: "300" is not a duration; write for example 90s, 5m, 72h or 30d`,
-			`6:17: sources[0].body_limit: "1MB" is not a size`}},
+			`6:17: sources[0].body_limit: "1MB" is not a size`,
+		}},
 		{"duplicate key", "listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n", []string{"2:1: "}},
 		{"syntax", "sources: [\n", []string{"1:10: "}},
 		{"two documents", "a: 1\n---\nb: 2\n", []string{"several documents"}},
@@ -68,7 +73,8 @@ func TestEveryProblemIsReportedWithItsPlaceAndCure(t *testing.T) {
 		{"null", "store:\n", []string{"store: has no value"}},
 		{"no sources", "listen: 127.0.0.1:1\n", []string{"sources: there are no sources"}},
 		{"same name and path", "sources:\n  - {name: a, provider: github}\n  - {name: a, provider: github}\n", []string{
-			"sources[1].name: is the same as that of sources[0]", "sources[1].path: is the same as that of sources[0]"}},
+			"sources[1].name: is the same as that of sources[0]", "sources[1].path: is the same as that of sources[0]",
+		}},
 		{"not a list", "sources: github\n", []string{"1:10: sources: must be a list"}},
 		{"not a mapping", "sources: [github]\n", []string{"sources[0]: must be a mapping"}},
 		{"bad destination", "sources:\n  - {name: a, provider: github, deliver: {to: ftp://x}}\n", []string{"sources[0].deliver.to: is not an http or https URL"}},

@@ -100,8 +100,10 @@ func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
 // returns 0 when the key is there.
 func (t *txn) insert(r *ichido.Record) (int64, error) {
 	stmt := t.w.insert
-	args := []any{t.seq, r.Hash[:], r.Source, t.now, len(r.Body), flagsOf(r), r.Fingerprint[:], r.Type, r.Scheme,
-		r.ReceivedAt.UnixMilli(), signedAt(r.Time), keyOf(r)}
+	args := []any{
+		t.seq, r.Hash[:], r.Source, t.now, len(r.Body), flagsOf(r), r.Fingerprint[:], r.Type, r.Scheme,
+		r.ReceivedAt.UnixMilli(), signedAt(r.Time), keyOf(r),
+	}
 	if r.State == ichido.Claimed {
 		args[3] = t.now + r.Lease.Milliseconds()
 		args, stmt = append(args, int64(r.Token)), t.w.insertClaimed

@@ -86,8 +86,10 @@ func caught(open storetest.Open) []string {
 // base is the memory store with crashes: what was put, settled and so on
 // stays, because the crash opens the same store again.
 func base(s storetest.Setup) (*memory.Store, *storetest.Store) {
-	m := memory.New(memory.Options{Clock: s.Clock, Keys: s.ClaimRetention,
-		Capacity: max(s.Capacity, s.ClaimCapacity), Running: s.ClaimRunning})
+	m := memory.New(memory.Options{
+		Clock: s.Clock, Keys: s.ClaimRetention,
+		Capacity: max(s.Capacity, s.ClaimCapacity), Running: s.ClaimRunning,
+	})
 	st := &storetest.Store{Queue: m, Archive: m}
 	st.Crash = func(testing.TB) *storetest.Store { return st }
 	return m, st
@@ -109,27 +111,47 @@ func TestTheSuiteCatches(t *testing.T) {
 		sees string // the case that must see it
 		wrap func(m *memory.Store, s storetest.Setup) ichido.Queue
 	}{
-		{"a settle that ignores the token", "Settle/StaleTokenChangesNothing",
-			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &tokenless{Store: m} }},
-		{"an extend that ignores the token", "Extend/LateByAnOldTokenChangesNothing",
-			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &tokenless{Store: m} }},
-		{"duplicates by look-up, then insert", "Put/SimultaneousCopiesAreOneEvent",
-			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &lookup{Store: m} }},
+		{
+			"a settle that ignores the token", "Settle/StaleTokenChangesNothing",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &tokenless{Store: m} },
+		},
+		{
+			"an extend that ignores the token", "Extend/LateByAnOldTokenChangesNothing",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &tokenless{Store: m} },
+		},
+		{
+			"duplicates by look-up, then insert", "Put/SimultaneousCopiesAreOneEvent",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &lookup{Store: m} },
+		},
 		{"an answer before the commit", "Crash/AfterEveryStep", nil},
-		{"eviction at capacity", "Put/FullNeverEvicts",
-			func(m *memory.Store, s storetest.Setup) ichido.Queue { return &evicting{Store: m, clock: s.Clock} }},
-		{"no fingerprint compared for what is dead", "Put/VerdictInEveryState",
-			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &credulous{Store: m, state: ichido.Dead} }},
-		{"no fingerprint compared for what is purged", "Put/VerdictInEveryState",
-			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &credulous{Store: m, purged: true} }},
-		{"attempts counted at settle", "Claim/CountsTheAttempt",
-			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &late{Store: m} }},
-		{"bodies kept as text", "Put/BodiesAreBinaryExact",
-			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &textual{Store: m} }},
-		{"a worker's name as the token", "Claim/EveryTokenIsFresh",
-			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &named{Store: m} }},
-		{"all suspects at once", "Claim/SuspectsOneAtATime",
-			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &fearless{Store: m} }},
+		{
+			"eviction at capacity", "Put/FullNeverEvicts",
+			func(m *memory.Store, s storetest.Setup) ichido.Queue { return &evicting{Store: m, clock: s.Clock} },
+		},
+		{
+			"no fingerprint compared for what is dead", "Put/VerdictInEveryState",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &credulous{Store: m, state: ichido.Dead} },
+		},
+		{
+			"no fingerprint compared for what is purged", "Put/VerdictInEveryState",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &credulous{Store: m, purged: true} },
+		},
+		{
+			"attempts counted at settle", "Claim/CountsTheAttempt",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &late{Store: m} },
+		},
+		{
+			"bodies kept as text", "Put/BodiesAreBinaryExact",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &textual{Store: m} },
+		},
+		{
+			"a worker's name as the token", "Claim/EveryTokenIsFresh",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &named{Store: m} },
+		},
+		{
+			"all suspects at once", "Claim/SuspectsOneAtATime",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &fearless{Store: m} },
+		},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			open := func(_ testing.TB, s storetest.Setup) *storetest.Store {

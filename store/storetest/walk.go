@@ -31,8 +31,18 @@ func Walk(f Failer, tb testing.TB, draw func(label string, n int) int, steps int
 		name string
 		run  func()
 	}{
-		{"put", w.put}, {"put", w.put}, {"claim", w.claim}, {"claim", w.claim}, {"settle", w.settle}, {"settle", w.settle},
-		{"extend", w.extend}, {"mark", w.mark}, {"advance", w.advance}, {"replay", w.replay}, {"purge", w.purge}, {"crash", w.crash},
+		{"put", w.put},
+		{"put", w.put},
+		{"claim", w.claim},
+		{"claim", w.claim},
+		{"settle", w.settle},
+		{"settle", w.settle},
+		{"extend", w.extend},
+		{"mark", w.mark},
+		{"advance", w.advance},
+		{"replay", w.replay},
+		{"purge", w.purge},
+		{"crash", w.crash},
 	}
 	for range steps {
 		a := actions[draw("action", len(actions))]
