@@ -30,6 +30,7 @@ var refusedSecrets = []string{
 	"", " ", "\t\n", " " + textSecret, textSecret + "\n", textSecret + " ", textSecret + "\r\n",
 	"undefined", "null", "None", "nil", "<nil>", "changeme", "change-me", "CHANGEME", "secret", "password", "example", "todo",
 	"xxx", "xxxxxxxxxxxxxxxxxxxxxxxx", "XXXXXXXXXXXXXXXXXXXXXXXX", "whsec_xxxxxxxxxxxxxxxxxxxxxxxx", "whsec_changeme", "****************",
+	"your-webhook-signing-secret", "<the signing secret>", "whsec_....................",
 	"${STRIPE_WEBHOOK_SECRET}", "a-prefix-before-${VAR}-and-after", "{{ .Values.webhookSecret }}", "short", "fifteen-bytes-x",
 	"line\nbreak-in-the-middle-of-it", "nul\x00byte-in-the-middle-of-it", "invalid-utf8-\xff\xfe-in-the-middle", strings.Repeat("a", 5000),
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"ichido.dev/ichido/internal/placeholder"
 )
 
 // Secret is one secret, or one public key, as the sender shows it. Several
@@ -38,14 +40,6 @@ func (s *Secret) live(t time.Time) bool {
 	return (s.NotBefore.IsZero() || !t.Before(s.NotBefore)) && (s.NotAfter.IsZero() || !t.After(s.NotAfter))
 }
 
-// placeholders are texts that templating and copied examples leave behind.
-var placeholders = map[string]bool{
-	"undefined": true, "null": true, "none": true, "nil": true, "<nil>": true, "true": true, "false": true,
-	"changeme": true, "change-me": true, "change_me": true, "secret": true, "password": true,
-	"example": true, "todo": true, "replaceme": true, "replace-me": true, "your-secret": true,
-	"your_secret": true, "yoursecret": true, "no-secret-provided": true,
-}
-
 // checkSecretText refuses what cannot be a secret, whatever it decodes to. The
 // error says what is wrong, never what the value is.
 func checkSecretText(value string) error {
@@ -64,16 +58,11 @@ func checkSecretText(value string) error {
 	case !utf8.ValidString(value):
 		return errors.New("is not UTF-8 text: give it as the sender shows it")
 	}
-	bare := value
-	for _, prefix := range []string{"whsec_", "whpk_", "v1,whsec_"} {
-		bare = strings.TrimPrefix(bare, prefix)
-	}
-	lower := strings.ToLower(bare)
-	if placeholders[lower] || lower != "" && strings.Trim(lower, "x") == "" || lower != "" && strings.Trim(lower, "*") == "" {
-		return errors.New("is a placeholder: put the real secret in its place")
-	}
 	if strings.Contains(value, "${") || strings.Contains(value, "{{") {
 		return errors.New("holds an unresolved variable: resolve it before it is given here")
+	}
+	if placeholder.Is(value) {
+		return errors.New("is a placeholder: put the real secret in its place")
 	}
 	if !strings.HasPrefix(value, pemBegin) && strings.ContainsFunc(value, unicode.IsControl) {
 		return errors.New("holds a line break or another control character: give it as one line")
