@@ -53,21 +53,21 @@ func (w *Worker) attempt(ctx context.Context, j *job) (Settlement, bool) {
 			return end, true
 		}
 	}
+	if in.src.Apply != nil {
+		rec.Confirmed = e.confirmed
+		err = in.apply(ctx, rec, e)
+		if err == nil {
+			in.src.Observe(Applied, "transaction")
+		}
+		return in.conclude(ctx, s, err), err != nil && !errors.Is(err, ErrLeaseLost)
+	}
 	ctx, cancel := context.WithTimeout(ctx, in.src.HandlerTimeout)
 	defer cancel()
-	if in.src.Apply == nil {
-		w.Queue.Mark(rec, true)
-		defer w.Queue.Mark(rec, false)
-		err = in.handle(ctx, e)
-		s.Confirmed = e.confirmed
-		return in.conclude(ctx, s, err), true
-	}
-	rec.Confirmed = e.confirmed
-	err = in.apply(ctx, rec, e)
-	if err == nil {
-		in.src.Observe(Applied, "transaction")
-	}
-	return in.conclude(ctx, s, err), err != nil && !errors.Is(err, ErrLeaseLost)
+	w.Queue.Mark(rec, true)
+	defer w.Queue.Mark(rec, false)
+	err = in.handle(ctx, e)
+	s.Confirmed = e.confirmed
+	return in.conclude(ctx, s, err), true
 }
 
 // inspectStored is inspect, with a plain error.
@@ -85,10 +85,11 @@ func (in *Inbox) handle(ctx context.Context, e *Event) (err error) {
 	return in.src.Handler(ctx, e)
 }
 
-// apply completes the event in a transaction of its store.
+// apply completes the event in a transaction of its store. It waits for its
+// turn as long as the lease is renewed: the deadline is the handler's alone.
 func (in *Inbox) apply(ctx context.Context, rec *Record, e *Event) (err error) {
 	defer recoverError(&err)
-	return in.src.Apply.Complete(ctx, rec, e)
+	return in.src.Apply.Complete(ctx, rec, e, in.src.HandlerTimeout)
 }
 
 // conclude turns what a handler returned into the end of its claim.

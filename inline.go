@@ -123,10 +123,10 @@ func (in *Inbox) keepInline(ctx context.Context, e *Event) {
 // applyNow is the transaction mode during the request: row, effect and
 // completion in one transaction, then the answer.
 func (in *Inbox) applyNow(w http.ResponseWriter, r *http.Request, e *Event) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.src.HandlerTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.src.StoreTimeout)
 	defer cancel()
 	rec := e.rec
-	verdict, err := in.src.Apply.Accept(ctx, &rec, e)
+	verdict, err := in.src.Apply.Accept(ctx, &rec, e, in.src.HandlerTimeout)
 	switch {
 	case err == nil:
 		v := &visit{delivery: Delivery{Header: r.Header, Body: e.rec.Body, ReceivedAt: e.rec.ReceivedAt}}

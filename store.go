@@ -244,6 +244,14 @@ type Claims interface {
 // the effect and the completion commit together, once, or not at all. A store
 // makes one from a handler that takes its kind of transaction.
 //
+// Many may wait for one writer, so two bounds count apart. The context bounds
+// only the wait for the transaction: when it ends before, the error wraps
+// ErrUnavailable, and the handler did not run. Once the transaction has begun
+// that context ends nothing any more: the handler's own one has its values and
+// ends after limit, which must be positive, counted from the beginning of the
+// transaction. A handler that has not returned by then has failed with
+// context.DeadlineExceeded.
+//
 // An error that wraps ErrUnavailable is the store's; any other is what the
 // handler returned. Whatever the error, nothing of the event's row and of the
 // effect is kept; except that a failed commit whose fate cannot be known is
@@ -251,11 +259,11 @@ type Claims interface {
 type Applier interface {
 	// Accept stores r, applies e and completes it, in one transaction of its
 	// own. Any verdict but Accepted means that the handler did not run.
-	Accept(ctx context.Context, r *Record, e *Event) (Verdict, error)
+	Accept(ctx context.Context, r *Record, e *Event, limit time.Duration) (Verdict, error)
 
 	// Complete completes a claimed record and applies e, in one transaction.
 	// ErrLeaseLost: the token is no longer current, the handler did not run.
 	// It marks the record, as [Queue.Mark] does, while the handler runs and
 	// not while it waits for the transaction: many wait, and are innocent.
-	Complete(ctx context.Context, r *Record, e *Event) error
+	Complete(ctx context.Context, r *Record, e *Event, limit time.Duration) error
 }

@@ -3,13 +3,15 @@ package memory
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"ichido.dev/ichido"
 )
 
 // Apply returns an [ichido.Applier] that keeps an event's row only when h
 // returned nil. What h itself changes is h's own: memory has no transaction
-// to undo it. h runs under the store's lock and must not call the store.
+// to undo it. h runs under the store's lock and must not call the store. One
+// that has not returned when its context ends is left to itself.
 func (s *Store) Apply(h func(ctx context.Context, e *ichido.Event) error) ichido.Applier {
 	return &applier{s, h}
 }
@@ -19,14 +21,38 @@ type applier struct {
 	h     func(ctx context.Context, e *ichido.Event) error
 }
 
-// Accept implements [ichido.Applier].
-func (a *applier) Accept(ctx context.Context, r *ichido.Record, e *ichido.Event) (ichido.Verdict, error) {
-	s := a.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("apply event: %w", err)
+// begin takes the store's lock, which the caller gives back with end. Those
+// that apply wait in a line of their own, because a wait for a mutex has no end.
+func (s *Store) begin(ctx context.Context) error {
+	select {
+	case s.applying <- struct{}{}:
+	case <-ctx.Done():
+		return unavailable(ctx)
 	}
+	s.mu.Lock()
+	if ctx.Err() != nil {
+		s.end()
+		return unavailable(ctx)
+	}
+	return nil
+}
+
+func (s *Store) end() {
+	s.mu.Unlock()
+	<-s.applying
+}
+
+func unavailable(ctx context.Context) error {
+	return fmt.Errorf("apply event: %w: %w", ichido.ErrUnavailable, ctx.Err())
+}
+
+// Accept implements [ichido.Applier].
+func (a *applier) Accept(ctx context.Context, r *ichido.Record, e *ichido.Event, limit time.Duration) (ichido.Verdict, error) {
+	s := a.store
+	if err := s.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer s.end()
 	row := *r
 	row.State, row.Outcome, row.Cause = ichido.Done, ichido.Applied, ""
 	v := s.put(&row)
@@ -35,7 +61,7 @@ func (a *applier) Accept(ctx context.Context, r *ichido.Record, e *ichido.Event)
 	}
 	have := s.byHash[r.Hash]
 	have.Attempts = 1
-	if err := a.run(ctx, e); err != nil {
+	if err := a.run(ctx, e, limit); err != nil {
 		s.seq--
 		s.bySeq = s.bySeq[:len(s.bySeq)-1]
 		delete(s.byHash, r.Hash)
@@ -45,35 +71,51 @@ func (a *applier) Accept(ctx context.Context, r *ichido.Record, e *ichido.Event)
 }
 
 // Complete implements [ichido.Applier].
-func (a *applier) Complete(ctx context.Context, r *ichido.Record, e *ichido.Event) error {
+func (a *applier) Complete(ctx context.Context, r *ichido.Record, e *ichido.Event, limit time.Duration) error {
 	s := a.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("apply event: %w", err)
+	if err := s.begin(ctx); err != nil {
+		return err
 	}
-	row := s.byHash[r.Hash]
-	if row == nil || r.Token == 0 || row.Token != r.Token {
+	defer s.end()
+	var before ichido.Record
+	if row := s.byHash[r.Hash]; row != nil {
+		before = *row
+	}
+	row := s.held(r)
+	if row == nil {
 		return ichido.ErrLeaseLost
 	}
-	row.Started = true
-	err := a.run(ctx, e)
-	if row.Started = false; err != nil {
+	if err := a.run(ctx, e, limit); err != nil {
+		*row = before
 		return err
 	}
 	return s.settle(&ichido.Settlement{Record: r, State: ichido.Done, Outcome: ichido.Applied, Confirmed: r.Confirmed})
 }
 
-// run calls the handler and turns its panic into an error. A handler that
-// returns after its deadline was too late, whatever it says.
-func (a *applier) run(ctx context.Context, e *ichido.Event) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("handler panicked: %v", p)
-		}
+// run calls the handler in a goroutine of its own, so that its panic is an
+// error and its context's end is the end. What it returned counts, also when
+// it did so at the last moment.
+func (a *applier) run(ctx context.Context, e *ichido.Event, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- fmt.Errorf("handler panicked: %v", p)
+			}
+		}()
+		done <- a.h(ctx, e)
 	}()
-	if err := a.h(ctx, e); err != nil {
+	select {
+	case err := <-done:
 		return err
+	case <-ctx.Done():
 	}
-	return ctx.Err()
+	select {
+	case err := <-done:
+		return err
+	default:
+		return fmt.Errorf("handler: %w", ctx.Err())
+	}
 }

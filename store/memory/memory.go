@@ -45,6 +45,8 @@ type Store struct {
 	claims claims
 	ready  chan struct{}
 
+	applying chan struct{} // holds one element while an event is applied; taken before mu
+
 	mu      sync.Mutex // guards everything below
 	seq     int64
 	byHash  map[[16]byte]*ichido.Record
@@ -75,6 +77,9 @@ func New(o Options) *Store {
 		opt:    o,
 		claims: claims{opt: o, held: map[string]string{}, completed: map[string]time.Time{}},
 		ready:  make(chan struct{}, 1),
+
+		applying: make(chan struct{}, 1),
+
 		byHash: map[[16]byte]*ichido.Record{},
 	}
 }

@@ -21,7 +21,19 @@ type op struct {
 	run   func(t *txn) error    // inside the group's transaction; must give the same when run again
 	alone func(w *writer) error // or: has the connection for itself
 	done  chan error            // receives one answer; has room for it
-	state atomic.Int32          // queued, then taken or withdrawn
+	state atomic.Int32          // queued, then taken or withdrawn; see begun
+
+	// begins says that the operation is taken only when it says so itself, with
+	// begin: waiting for another process's lock is waiting, too.
+	begins bool
+}
+
+// begin reports whether the operation is still wanted; then it is taken.
+func (o *op) begin() bool { return o.state.CompareAndSwap(taken, begun) }
+
+// withdraw takes the operation back, unless it is too late.
+func (o *op) withdraw() bool {
+	return o.state.CompareAndSwap(queued, withdrawn) || o.begins && o.state.CompareAndSwap(taken, withdrawn)
 }
 
 // phase orders the operations of one transaction: what arrives is claimed at
@@ -39,6 +51,7 @@ const (
 const (
 	queued int32 = iota
 	taken
+	begun // of an operation that begins
 	withdrawn
 )
 
@@ -60,7 +73,7 @@ type txn struct {
 }
 
 // do hands an operation to the committer and waits for its answer. With wait,
-// the context counts only until the committer took the operation.
+// the context counts only until the operation is taken.
 func (s *Store) do(ctx context.Context, o *op, wait bool) error {
 	o.done = make(chan error, 1)
 	if err := ctx.Err(); err != nil {
@@ -74,10 +87,9 @@ func (s *Store) do(ctx context.Context, o *op, wait bool) error {
 		return err
 	case <-ctx.Done():
 	}
-	if wait && !o.state.CompareAndSwap(queued, withdrawn) {
+	if !o.withdraw() && wait {
 		return <-o.done
 	}
-	o.state.CompareAndSwap(queued, withdrawn)
 	return fmt.Errorf("%s: %w", o.name, ctx.Err())
 }
 

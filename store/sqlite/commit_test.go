@@ -205,7 +205,7 @@ func TestAnotherWriter(t *testing.T) {
 	_, err = s.Tx(func(context.Context, *sql.Tx, *ichido.Event) error {
 		t.Error("the handler ran")
 		return nil
-	}).Accept(context.Background(), &r, new(ichido.Event))
+	}).Accept(context.Background(), &r, new(ichido.Event), time.Minute)
 	if got := cause(t, err); got != "locked" {
 		t.Errorf("cause %q, want locked", got)
 	}

@@ -232,7 +232,7 @@ func (x *script) run() {
 		return err
 	})
 	r := storetest.NewRecord("github", "f", "f", x.clock.Now())
-	_, err := apply.Accept(context.Background(), &r, new(ichido.Event))
+	_, err := apply.Accept(context.Background(), &r, new(ichido.Event), time.Minute)
 	if err == nil || errors.Is(err, ichido.ErrUnavailable) { // else the handler's own statement was hit
 		x.note(err, "accept", x.done, "f")
 	} else {
@@ -421,7 +421,7 @@ func TestABrokenStoreStaysBroken(t *testing.T) {
 		t.Error("the handler ran")
 		return nil
 	})
-	_, aerr := apply.Accept(context.Background(), &r, new(ichido.Event))
+	_, aerr := apply.Accept(context.Background(), &r, new(ichido.Event), time.Minute)
 	if x.afterBad != 0 || len(got) != 0 || !errors.Is(perr, ichido.ErrUnavailable) || !errors.Is(uerr, ichido.ErrUnavailable) || !errors.Is(aerr, ichido.ErrUnavailable) {
 		t.Errorf("a broken store acknowledged: %d calls, %v, %v, %v", x.afterBad, perr, uerr, aerr)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"ichido.dev/ichido"
 	"ichido.dev/ichido/store/sqlite"
@@ -110,7 +111,7 @@ func TestOpenCorrectsTheDataSourceName(t *testing.T) {
 			return tx.QueryRow("PRAGMA journal_mode").Scan(&mode)
 		})
 		r := storetest.NewRecord("github", "a", "a", storetest.NewClock().Now())
-		if _, err := apply.Accept(context.Background(), &r, new(ichido.Event)); err != nil {
+		if _, err := apply.Accept(context.Background(), &r, new(ichido.Event), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		want := "2"

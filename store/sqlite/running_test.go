@@ -52,7 +52,7 @@ func TestOnlyTheTransactionThatRunsIsMarked(t *testing.T) {
 	})
 	ended := make(chan error, 2)
 	for i := range claimed {
-		go func() { ended <- apply.Complete(ctx, &claimed[i], &ichido.Event{}) }()
+		go func() { ended <- apply.Complete(ctx, &claimed[i], &ichido.Event{}, time.Minute) }()
 	}
 	for range claimed {
 		if during := <-entered; len(during) != 1 {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"ichido.dev/ichido"
 )
@@ -14,12 +15,13 @@ import (
 // neither. The handler must not end the transaction, and must not call the
 // store, which waits for it.
 //
-// The transaction has the writing connection for itself: everything else
-// that writes waits for it. So its context should have a deadline. When the
-// context ends, the transaction is rolled back and others go on, whether the
-// handler looks at its context or not; what it does with tx after that fails
-// with sql.ErrTxDone. Only a single statement that runs for long, and that
-// was not given the context, is waited for.
+// The transaction has the writing connection for itself, and the database's
+// write lock before it reads: everything else that writes waits for it, in
+// this process and in others. When the handler's context ends, the transaction
+// is rolled back and others go on, whether the handler looks at its context or
+// not; what it does with tx after that fails with sql.ErrTxDone. Only a single
+// statement that runs for long, and that was not given the context, is waited
+// for.
 func (s *Store) Tx(h func(ctx context.Context, tx *sql.Tx, e *ichido.Event) error) ichido.Applier {
 	return &applier{s, h}
 }
@@ -30,10 +32,10 @@ type applier struct {
 }
 
 // Accept implements [ichido.Applier].
-func (a *applier) Accept(ctx context.Context, r *ichido.Record, e *ichido.Event) (v ichido.Verdict, err error) {
+func (a *applier) Accept(ctx context.Context, r *ichido.Record, e *ichido.Event, limit time.Duration) (v ichido.Verdict, err error) {
 	row := *r
 	row.State, row.Outcome, row.Cause = ichido.Done, ichido.Applied, ""
-	err = a.exclusive(ctx, "accept event", int64(len(r.Body)), func(t *txn, tx *sql.Tx) error {
+	err = a.exclusive(ctx, limit, "accept event", int64(len(r.Body)), func(ctx context.Context, t *txn, tx *sql.Tx) error {
 		if v, err = t.put(&row, 1); err != nil {
 			return unavailable("accept event", classify(err), err)
 		}
@@ -49,8 +51,8 @@ func (a *applier) Accept(ctx context.Context, r *ichido.Record, e *ichido.Event)
 }
 
 // Complete implements [ichido.Applier].
-func (a *applier) Complete(ctx context.Context, r *ichido.Record, e *ichido.Event) error {
-	return a.exclusive(ctx, "complete event", int64(len(r.Confirmed)), func(t *txn, tx *sql.Tx) error {
+func (a *applier) Complete(ctx context.Context, r *ichido.Record, e *ichido.Event, limit time.Duration) error {
+	return a.exclusive(ctx, limit, "complete event", int64(len(r.Confirmed)), func(ctx context.Context, t *txn, tx *sql.Tx) error {
 		lost, err := t.settle(&ichido.Settlement{Record: r, State: ichido.Done, Outcome: ichido.Applied, Confirmed: r.Confirmed})
 		if err != nil {
 			return unavailable("complete event", classify(err), err)
@@ -64,23 +66,43 @@ func (a *applier) Complete(ctx context.Context, r *ichido.Record, e *ichido.Even
 	})
 }
 
+// lockForWriting changes nothing, but SQLite takes the write lock for it. As
+// the first statement it begins reading and writing as one, as BEGIN IMMEDIATE
+// does, which database/sql cannot say. A transaction that reads first, and
+// writes after another process did, would fail with SQLITE_BUSY_SNAPSHOT,
+// however long it is willing to wait.
+const lockForWriting = "UPDATE ichido_meta SET value = value WHERE false"
+
 // exclusive runs f in a transaction that has the writing connection for
-// itself, commits it when f returned nil, and rolls it back otherwise.
-func (a *applier) exclusive(ctx context.Context, name string, bytes int64, f func(t *txn, tx *sql.Tx) error) error {
+// itself, commits it when f returned nil, and rolls it back otherwise. ctx
+// counts until the transaction has begun; f gets one that ends after limit.
+func (a *applier) exclusive(ctx context.Context, limit time.Duration, name string, bytes int64,
+	f func(ctx context.Context, t *txn, tx *sql.Tx) error,
+) error {
 	s := a.s
-	o := &op{name: name, rows: 1, bytes: bytes, alone: func(w *writer) error {
+	endless := context.WithoutCancel(ctx)
+	o := &op{name: name, rows: 1, bytes: bytes, begins: true}
+	o.alone = func(w *writer) error {
 		// The transaction's own context never ends: only this function rolls
 		// back, so the prepared statements of the connection always run
 		// inside the transaction.
-		tx, err := w.conn.BeginTx(context.WithoutCancel(ctx), nil)
+		tx, err := w.conn.BeginTx(endless, nil)
 		if err != nil {
 			return unavailable(name, classify(err), s.judge(err))
 		}
+		if _, err := tx.ExecContext(endless, lockForWriting); err != nil {
+			w.rollBack(tx)
+			return unavailable(name, classify(err), s.judge(fmt.Errorf("lock the database: %w", err)))
+		}
+		if !o.begin() {
+			w.rollBack(tx)
+			return nil // nobody waits for it any more
+		}
+		ctx, cancel := context.WithTimeout(endless, limit)
+		defer cancel()
 		t := &txn{s: s, w: w, now: s.now(), room: -1}
-		if err := f(t, tx); err != nil {
-			if rerr := tx.Rollback(); rerr != nil && !errors.Is(rerr, sql.ErrTxDone) {
-				w.open = true // the driver may have left it open
-			}
+		if err := f(ctx, t, tx); err != nil {
+			w.rollBack(tx)
 			return s.judged(err)
 		}
 		if err := tx.Commit(); err != nil {
@@ -89,12 +111,19 @@ func (a *applier) exclusive(ctx context.Context, name string, bytes int64, f fun
 		}
 		s.rows += t.added
 		return nil
-	}}
+	}
 	err := s.do(ctx, o, true)
-	if errors.Is(err, ctx.Err()) && o.state.Load() == withdrawn {
+	if err != nil && o.state.Load() != begun {
 		return unavailable(name, busyHere, err)
 	}
 	return err
+}
+
+// rollBack ends a transaction of database/sql.
+func (w *writer) rollBack(tx *sql.Tx) {
+	if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
+		w.open = true // the driver may have left it open
+	}
 }
 
 // judged looks at the store's own errors, not at those of a handler.
@@ -106,7 +135,8 @@ func (s *Store) judged(err error) error {
 }
 
 // handle runs the handler in a goroutine of its own, so that its panic is an
-// error and its context's end is the end.
+// error and its context's end is the end. What it returned counts, also when
+// it did so at the last moment.
 func (a *applier) handle(ctx context.Context, tx *sql.Tx, e *ichido.Event) error {
 	done := make(chan error, 1)
 	go func() {
@@ -121,6 +151,11 @@ func (a *applier) handle(ctx context.Context, tx *sql.Tx, e *ichido.Event) error
 	case err := <-done:
 		return err
 	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	default:
 		return fmt.Errorf("handler: %w", ctx.Err())
 	}
 }

@@ -16,13 +16,18 @@ func applierCases() []Case {
 		{"Applier/FailureKeepsNothing", "a row without its effect would make the retry a duplicate", applyFails},
 		{"Applier/OtherVerdictsRunNothing", "a handler that runs for a duplicate does its effect twice", applyVerdicts},
 		{"Applier/PanicKeepsNothing", "a handler's bug must not take the store down", applyPanic},
-		{"Applier/DeadlineEndsTheTransaction", "a handler that hangs would stop every other write", applyDeadline},
+		{"Applier/LimitEndsTheTransaction", "a handler that hangs would stop every other write", applyLimit},
+		{"Applier/ContextEndsOnlyTheWait", "a crowd in front of the writer must not eat the time of a handler", applyBegun},
+		{"Applier/AnEndedWaitRunsNothing", "an event that only waited has failed nobody", applyWait},
 		{"Applier/HandlersErrorPassesThrough", "Permanent and RetryAfter are found by their type", applyErrors},
 		{"Applier/CompletesAClaim", "a worker's effect and completion are one", applyComplete},
 		{"Applier/StaleTokenRunsNothing", "a paused worker's effect would be the second one", applyStale},
 		{"Applier/BesideOtherWrites", "in-request transactions and group commits share one writer", applyBeside},
 	}
 }
+
+// limit is long enough that no handler outlives it that is not to.
+const limit = time.Minute
 
 // effects returns what is really there.
 func (e *env) effects() []string {
@@ -38,7 +43,7 @@ func once(name string) Handler {
 // applied accepts r with h and fails unless that gives the verdict wanted.
 func (e *env) applied(want ichido.Verdict, r ichido.Record, h Handler) {
 	e.Helper()
-	v, err := e.Apply(h).Accept(e.ctx, &r, new(ichido.Event))
+	v, err := e.Apply(h).Accept(e.ctx, &r, new(ichido.Event), limit)
 	if err != nil || v != want {
 		e.Fatalf("accept %s: %v, %v, want %v", r.Key, v, err, want)
 	}
@@ -65,7 +70,7 @@ func applyFails(t testing.TB, open Open) {
 	failed := errors.New("failed")
 	v, err := e.Apply(func(_ context.Context, effect func(string) error) error {
 		return errors.Join(effect("a"), failed)
-	}).Accept(e.ctx, &r, new(ichido.Event))
+	}).Accept(e.ctx, &r, new(ichido.Event), limit)
 	if !errors.Is(err, failed) || errors.Is(err, ichido.ErrUnavailable) || v == ichido.Accepted {
 		t.Errorf("got %v, %v", v, err)
 	}
@@ -102,7 +107,7 @@ func applyPanic(t testing.TB, open Open) {
 			t.Error(err)
 		}
 		panic("at the disco")
-	}).Accept(e.ctx, &r, new(ichido.Event))
+	}).Accept(e.ctx, &r, new(ichido.Event), limit)
 	if err == nil || errors.Is(err, ichido.ErrUnavailable) {
 		t.Errorf("got %v, want the panic as an error", err)
 	}
@@ -110,23 +115,118 @@ func applyPanic(t testing.TB, open Open) {
 	e.applied(ichido.Accepted, r, once("a"))
 }
 
-func applyDeadline(t testing.TB, open Open) {
+// applyLimit has handlers that ignore that their context has ended, while a
+// transaction of their own is applied and while a claim is completed.
+func applyLimit(t testing.TB, open Open) {
 	e := start(t, open, Setup{})
+	e.accept("b")
+	claimed := e.claim1()
+	before := e.get(*claimed)
+	wake := make(chan struct{})
+	hangs := e.Apply(func(_ context.Context, effect func(string) error) error {
+		_ = effect("early") // it fails where the limit was over before it
+		<-wake
+		return effect("late")
+	})
 	r := e.record("a")
-	ctx, cancel := context.WithCancel(e.ctx)
-	_, err := e.Apply(func(_ context.Context, effect func(string) error) error {
+	v, err := hangs.Accept(e.ctx, &r, new(ichido.Event), time.Millisecond)
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ichido.ErrUnavailable) || v == ichido.Accepted {
+		t.Errorf("accept: %v, %v, want the end of the handler's context", v, err)
+	}
+	err = hangs.Complete(e.ctx, claimed, new(ichido.Event), time.Millisecond)
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ichido.ErrUnavailable) {
+		t.Errorf("complete: %v, want the end of the handler's context", err)
+	}
+	e.same("the claimed event", before, e.get(*claimed))
+	e.applied(ichido.Accepted, r, once("a")) // while both still hang
+	close(wake)
+	e.done(claimed)
+	e.same("effects", []string{"a"}, e.effects())
+}
+
+func applyBegun(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("b")
+	claimed := e.claim1()
+	type name struct{}
+	during := func(call func(context.Context, ichido.Applier) error) error {
+		ctx, cancel := context.WithCancel(context.WithValue(e.ctx, name{}, "value"))
 		defer cancel()
-		return effect("a")
-	}).Accept(ctx, &r, new(ichido.Event))
-	if err == nil { // it may have returned in time
-		e.same("effects", []string{"a"}, e.effects())
-		return
+		return call(ctx, e.Apply(func(mine context.Context, effect func(string) error) error {
+			cancel()
+			if _, ok := mine.Deadline(); !ok || mine.Err() != nil || mine.Value(name{}) != "value" {
+				t.Errorf("the handler's context has deadline %v, error %v and value %v", ok, mine.Err(), mine.Value(name{}))
+			}
+			return effect("x")
+		}))
 	}
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's error", err)
+	err := during(func(ctx context.Context, a ichido.Applier) error {
+		r := e.record("a")
+		_, err := a.Accept(ctx, &r, new(ichido.Event), limit)
+		return err
+	})
+	if err != nil {
+		t.Errorf("accept: %v", err)
 	}
-	e.same("effects", []string{}, e.effects())
-	e.applied(ichido.Accepted, r, once("a"))
+	err = during(func(ctx context.Context, a ichido.Applier) error {
+		return a.Complete(ctx, claimed, new(ichido.Event), limit)
+	})
+	if err != nil {
+		t.Errorf("complete: %v", err)
+	}
+	e.same("effects", []string{"x", "x"}, e.effects())
+}
+
+func applyWait(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("b")
+	claimed := e.claim1()
+	before := e.get(*claimed)
+	waiting := make(chan struct{})
+	holding, release := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r := e.record("first")
+		v, err := e.Apply(func(context.Context, func(string) error) error {
+			close(holding)
+			<-release
+			return nil
+		}).Accept(e.ctx, &r, new(ichido.Event), limit)
+		if err != nil || v != ichido.Accepted {
+			t.Errorf("the first one: %v, %v", v, err)
+		}
+	})
+	<-holding
+	ctx, cancel := context.WithCancel(e.ctx)
+	never := e.Apply(func(context.Context, func(string) error) error {
+		t.Error("a handler ran whose wait had ended")
+		return nil
+	})
+	ended := func(what string, err error) {
+		if !errors.Is(err, ichido.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, want ErrUnavailable and the context's error", what, err)
+		}
+	}
+	var waits sync.WaitGroup
+	waits.Go(func() {
+		r := e.record("a")
+		waiting <- struct{}{}
+		_, err := never.Accept(ctx, &r, new(ichido.Event), limit)
+		ended("accept", err)
+	})
+	waits.Go(func() {
+		waiting <- struct{}{}
+		ended("complete", never.Complete(ctx, claimed, new(ichido.Event), limit))
+	})
+	<-waiting
+	<-waiting
+	cancel()
+	waits.Wait() // while the first one still has the writer
+	close(release)
+	wg.Wait()
+	e.same("the claimed event", before, e.get(*claimed))
+	e.same("events", []string{"b", "first"}, keys(e.all()))
+	e.done(claimed)
 }
 
 func applyErrors(t testing.TB, open Open) {
@@ -134,13 +234,13 @@ func applyErrors(t testing.TB, open Open) {
 	base := errors.New("refused")
 	for _, want := range []error{ichido.Permanent(base), ichido.RetryAfter(base, time.Minute)} {
 		r := e.record("a")
-		_, err := e.Apply(func(context.Context, func(string) error) error { return want }).Accept(e.ctx, &r, new(ichido.Event))
+		_, err := e.Apply(func(context.Context, func(string) error) error { return want }).Accept(e.ctx, &r, new(ichido.Event), limit)
 		if err != want {
 			t.Errorf("accept gave %#v, want %#v", err, want)
 		}
 		e.accept("b")
 		c := e.claim1()
-		err = e.Apply(func(context.Context, func(string) error) error { return want }).Complete(e.ctx, c, new(ichido.Event))
+		err = e.Apply(func(context.Context, func(string) error) error { return want }).Complete(e.ctx, c, new(ichido.Event), limit)
 		if err != want {
 			t.Errorf("complete gave %#v, want %#v", err, want)
 		}
@@ -157,7 +257,7 @@ func applyComplete(t testing.TB, open Open) {
 	failed := errors.New("failed")
 	err := e.Apply(func(_ context.Context, effect func(string) error) error {
 		return errors.Join(effect("a"), failed)
-	}).Complete(e.ctx, r, new(ichido.Event))
+	}).Complete(e.ctx, r, new(ichido.Event), limit)
 	if !errors.Is(err, failed) {
 		t.Errorf("got %v", err)
 	}
@@ -167,7 +267,7 @@ func applyComplete(t testing.TB, open Open) {
 	e.same("still claimed", []any{ichido.Claimed, r.Token}, []any{e.get(*r).State, e.get(*r).Token})
 
 	r.Confirmed = []byte(`{"done":true}`)
-	if err := e.Apply(once("a")).Complete(e.ctx, r, new(ichido.Event)); err != nil {
+	if err := e.Apply(once("a")).Complete(e.ctx, r, new(ichido.Event), limit); err != nil {
 		t.Fatal(err)
 	}
 	got := e.get(*r)
@@ -189,14 +289,14 @@ func applyStale(t testing.TB, open Open) {
 	zero := *current
 	zero.Token = 0
 	for _, r := range []*ichido.Record{old, &zero} {
-		if err := e.Apply(never).Complete(e.ctx, r, new(ichido.Event)); !errors.Is(err, ichido.ErrLeaseLost) {
+		if err := e.Apply(never).Complete(e.ctx, r, new(ichido.Event), limit); !errors.Is(err, ichido.ErrLeaseLost) {
 			t.Errorf("got %v, want ErrLeaseLost", err)
 		}
 	}
-	if err := e.Apply(once("a")).Complete(e.ctx, current, new(ichido.Event)); err != nil {
+	if err := e.Apply(once("a")).Complete(e.ctx, current, new(ichido.Event), limit); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Apply(never).Complete(e.ctx, current, new(ichido.Event)); !errors.Is(err, ichido.ErrLeaseLost) {
+	if err := e.Apply(never).Complete(e.ctx, current, new(ichido.Event), limit); !errors.Is(err, ichido.ErrLeaseLost) {
 		t.Errorf("got %v, want ErrLeaseLost", err)
 	}
 	e.same("effects", []string{"a"}, e.effects())
@@ -209,7 +309,7 @@ func applyBeside(t testing.TB, open Open) {
 		for range 3 {
 			wg.Go(func() {
 				r := e.record(key)
-				if _, err := e.Apply(once(key)).Accept(e.ctx, &r, new(ichido.Event)); err != nil {
+				if _, err := e.Apply(once(key)).Accept(e.ctx, &r, new(ichido.Event), limit); err != nil {
 					t.Errorf("accept: %v", err)
 				}
 			})

@@ -147,7 +147,7 @@ func crashEffects(t testing.TB, open Open) {
 	e.same("effects", []string{"a"}, e.effects())
 	e.accept("b")
 	r := e.claim1()
-	if err := e.Apply(once("b")).Complete(e.ctx, r, new(ichido.Event)); err != nil {
+	if err := e.Apply(once("b")).Complete(e.ctx, r, new(ichido.Event), limit); err != nil {
 		t.Fatal(err)
 	}
 	e.crash()
