@@ -17,7 +17,7 @@ import "strings"
 //     nil, true, false;
 //   - words that ask for a secret: changeme, change-it, change-this,
 //     replaceme, replace-this, fixme, todo, tbd, placeholder, example, secret,
-//     my-secret, password, no-secret-provided; and whatever begins with
+//     password, no-secret-provided; and whatever begins with
 //     changeme, replaceme or replace-with;
 //   - your-... and your_..., and your...secret, key, token or password in one
 //     word;
@@ -47,7 +47,7 @@ func isPhrase(text string) bool {
 	switch text {
 	case "undefined", "null", "none", "nil", "true", "false",
 		"changeit", "changethis", "replacethis", "fixme", "todo", "tbd", "placeholder", "example",
-		"secret", "mysecret", "password", "nosecretprovided":
+		"secret", "password", "nosecretprovided":
 		return true
 	}
 	for _, start := range []string{"changeme", "replaceme", "replacewith"} {
