@@ -25,6 +25,8 @@ type engine struct {
 
 // work is the memory of one verification, reused.
 type work struct {
+	groups   [maxCandidates]string // of the signature headers
+	ngroups  int
 	sig      signature
 	macs     [maxCandidates][maxSignature + 4]byte // decoded candidates
 	sizes    [maxCandidates]int
@@ -64,6 +66,8 @@ func (e *engine) release(w *work) {
 	if cap(w.message) > maxPooledMessage {
 		w.message = nil
 	}
+	clear(w.groups[:w.ngroups])
+	w.ngroups = 0
 	w.view, w.form, w.opaque, w.parsed, w.token = nil, nil, false, false, nil
 	e.work.Put(w)
 }

@@ -9,43 +9,44 @@ import (
 	"ichido.dev/ichido"
 )
 
-// verifySigned checks a MAC or a public-key signature over a message, and
-// then its time: so only who can sign learns what our clock says.
+// verifySigned checks the groups of the signature headers one after the other
+// until one passes. Most schemes have one header with one group. What w holds
+// then (the time, the signed text) is of the group that passed, for a group is
+// judged by its own time only.
 func (s *scheme) verifySigned(w *work, d *ichido.Delivery) (int, error) {
-	index, err := s.verifyHeaders(w, d)
-	if err != nil {
+	if err := s.readGroups(w, d); err != nil {
 		return 0, err
 	}
-	if s.time == nil {
-		return index, nil
-	}
-	if s.time.kind == inJSON {
-		if s.identity.read(w, d) != envelopeObject {
-			return 0, errTimeMissing // who cannot show a time is not known to be fresh
+	var failure error = errMissing
+	genuine := false // whether failure is of a group that verified
+	for _, group := range w.groups[:w.ngroups] {
+		index, err := s.verifyGroup(w, d, group)
+		late := false
+		if err == nil {
+			err = s.judgeTime(w, d)
+			late = err != nil
 		}
-		if err := s.readBodyTime(w, w.members, s.identity.timeSlot); err != nil {
-			return 0, err
+		if err == nil {
+			return index, nil
+		}
+		if !genuine {
+			failure, genuine = err, late
 		}
 	}
-	if s.tolerance == 0 {
-		return index, nil
-	}
-	return index, fresh(w.time, d.ReceivedAt, s.unit, s.tolerance)
+	return 0, failure
 }
 
-// verifyHeaders checks the groups of the signature headers one after the
-// other. Most schemes have one header with one group.
-func (s *scheme) verifyHeaders(w *work, d *ichido.Delivery) (int, error) {
-	found := -1
-	var failure error = errMissing
-	tried := 0
+// readGroups lists the groups of all signature headers. Each header may occur
+// once, whether or not another one would do.
+func (s *scheme) readGroups(w *work, d *ichido.Delivery) error {
+	w.ngroups = 0
 	for _, at := range s.from {
 		value, err := s.signatureValue(w, d, at)
 		if err == errMissing {
 			continue
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
 		for rest, more := value, true; more; {
 			group := rest
@@ -53,21 +54,34 @@ func (s *scheme) verifyHeaders(w *work, d *ichido.Delivery) (int, error) {
 			if s.grammar.group != "" {
 				group, rest, more = strings.Cut(rest, s.grammar.group)
 			}
-			if tried++; tried > maxCandidates {
-				return 0, errMalformed
+			if w.ngroups == maxCandidates {
+				return errMalformed
 			}
-			index, err := s.verifyGroup(w, d, group)
-			if err != nil {
-				failure = err
-			} else if found < 0 {
-				found = index
-			}
+			w.groups[w.ngroups] = group
+			w.ngroups++
 		}
 	}
-	if found >= 0 {
-		return found, nil
+	return nil
+}
+
+// judgeTime judges the signed time, after the signature held: so only who can
+// sign learns what our clock says.
+func (s *scheme) judgeTime(w *work, d *ichido.Delivery) error {
+	if s.time == nil {
+		return nil
 	}
-	return 0, failure
+	if s.time.kind == inJSON {
+		if s.identity.read(w, d) != envelopeObject {
+			return errTimeMissing // who cannot show a time is not known to be fresh
+		}
+		if err := s.readBodyTime(w, w.members, s.identity.timeSlot); err != nil {
+			return err
+		}
+	}
+	if s.tolerance == 0 {
+		return nil
+	}
+	return fresh(w.time, d.ReceivedAt, s.unit, s.tolerance)
 }
 
 func (s *scheme) verifyGroup(w *work, d *ichido.Delivery, group string) (int, error) {

@@ -64,6 +64,10 @@ type Case struct {
 	Tolerance time.Duration
 	Unit      time.Duration
 
+	// GroupSep separates the groups of Header where its value may hold
+	// several, each a time with its own signature; "" where it holds one.
+	GroupSep string
+
 	// SignKey is like Sign, at Now, under another secret; nil where the
 	// sender signs with a private key.
 	SignKey func(secret string) *ichido.Delivery
@@ -84,6 +88,7 @@ func Run(t testing.TB, c Case) {
 	r.unsignedHeaders()
 	r.malformedTimes()
 	r.window()
+	r.groups()
 	r.weakKeys()
 	r.oddBytes()
 	r.concurrent()
