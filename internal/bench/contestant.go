@@ -147,7 +147,7 @@ func serveInbox(ctx context.Context, driver, dir string) (*contestant, error) {
 	if err != nil {
 		return nil, err
 	}
-	gateway.TuneMemory(os.LookupEnv)
+	gateway.TuneCollector(os.LookupEnv)
 	file := config.Parse([]byte("listen: 127.0.0.1:0\nadmin: {listen: '127.0.0.1:0'}\nsources: [{name: github, provider: github, secrets: ['" + secret + "']}]\n"))
 	g, err := gateway.New(gateway.Options{
 		Config: file, Store: store, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),

@@ -65,7 +65,7 @@ func (a *app) runServe(ctx context.Context, p *place, listen, admin string, log 
 		return badConfig(path, err)
 	}
 	file.Listen, file.Admin.Listen = cmp.Or(listen, file.Listen), cmp.Or(admin, file.Admin.Listen)
-	gateway.TuneMemory(a.env.LookupEnv)
+	gateway.TuneCollector(a.env.LookupEnv)
 	store, closeStore, err := a.openStore(ctx, &file.Config, true)
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ const (
 	memoryLimit = 160 << 20
 )
 
-// TuneMemory sets the garbage collector for a process that runs a gateway.
-func TuneMemory(getenv func(string) (string, bool)) {
+// TuneCollector sets the garbage collector for a process that runs a gateway.
+func TuneCollector(getenv func(string) (string, bool)) {
 	if _, set := getenv("GOGC"); !set {
 		debug.SetGCPercent(gcPercent)
 	}
