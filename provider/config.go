@@ -37,9 +37,10 @@ type Config struct {
 	Tolerance                *time.Duration
 	AllowToleranceOverAnHour bool
 
-	// AllowedEvents, when set, are the event types that are accepted. A type
-	// with an action may be given with it ("pull_request.opened") or without
-	// ("pull_request", every action).
+	// AllowedEvents, when set, are the event types that are accepted. Where
+	// bodies have an action, a type may be given with it
+	// ("pull_request.opened") or without ("pull_request", every action). The
+	// event's type is "pull_request" either way.
 	AllowedEvents []string
 
 	// AllowedRepositories, when set, are the repositories ("owner/name", in

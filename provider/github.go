@@ -99,8 +99,7 @@ func parseFields(text string) (*fieldTable, error) {
 // type have. It reports false for a type that the table does not know: that
 // one has no required members, and was not read.
 func (t *fieldTable) check(w *work, eventType string, view []byte) (known bool, err error) {
-	name, wanted, hasWanted := strings.Cut(eventType, ".")
-	e := t.events[name]
+	e := t.events[eventType]
 	if e == nil {
 		return false, nil
 	}
@@ -112,9 +111,6 @@ func (t *fieldTable) check(w *work, eventType string, view []byte) (known bool, 
 		return true, notAllowed("the body is not an object")
 	}
 	action, state := memberText(view, w.required[0], false)
-	if hasWanted && (state != valueFound || action != wanted) {
-		return true, notAllowed("the body has another action")
-	}
 	required := e.plain
 	if required == nil {
 		if state != valueFound {

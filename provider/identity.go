@@ -36,7 +36,7 @@ type identity struct {
 
 	ids        []ref
 	types      []ref
-	action     int // slot, -1 for none
+	action     int // slot, -1 for none; for the policy
 	repository int
 	need       []ref
 
@@ -222,8 +222,10 @@ func (s *scheme) signedDigest(w *work, body []byte) [sha256.Size]byte {
 	return [sha256.Size]byte(w.sum)
 }
 
-// eventType reads the type. A header is refused when it could be read in two
-// ways; a member makes the body unreadable.
+// eventType reads the type: the sender's word for it and nothing more, so that
+// one kind of event has one type, whatever else a configuration has read. A
+// header is refused when it could be read in two ways; a member makes the body
+// unreadable.
 func (e *engine) eventType(w *work, d *ichido.Delivery, id *identity, p *ichido.Proof) error {
 	for _, r := range id.types {
 		if r.kind != inHeader && (p.Unreadable != "" || !id.always) {
@@ -238,7 +240,7 @@ func (e *engine) eventType(w *work, d *ichido.Delivery, id *identity, p *ichido.
 		}
 		valid := state == valueFound && printable(text, maxType)
 		if r.kind == inHeader && id.action >= 0 && strings.Contains(text, ".") {
-			valid = false // the action is read from the body
+			valid = false // an action is read from the body, which is signed
 		}
 		if !valid && r.kind == inHeader {
 			return errTypeMalformed
@@ -252,16 +254,6 @@ func (e *engine) eventType(w *work, d *ichido.Delivery, id *identity, p *ichido.
 		}
 		p.Type, p.TypeSigned = text, r.signed
 		break
-	}
-	if id.action < 0 || !id.always || p.Unreadable != "" || p.Type == "" {
-		return nil
-	}
-	action, state := memberText(w.view, w.member(id.action), false)
-	switch {
-	case state == valueAmbiguous:
-		p.Unreadable = "action twice"
-	case state == valueFound && action != "" && printable(action, maxType):
-		p.Type += "." + action
 	}
 	return nil
 }

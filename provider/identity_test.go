@@ -38,12 +38,16 @@ func TestAllowedEvents(t *testing.T) {
 		want              string // of Proof.Denied
 		wantType          string
 	}{
-		{"the event with its action", "pull_request", `{"action":"opened"}`, "", "pull_request.opened"},
-		{"another action", "pull_request", `{"action":"closed"}`, "event type", "pull_request.closed"},
+		{"the event with its action", "pull_request", `{"action":"opened"}`, "", "pull_request"},
+		{"another action", "pull_request", `{"action":"closed"}`, "event type", "pull_request"},
 		{"no action", "pull_request", `{}`, "event type", "pull_request"},
 		{"an event without actions", "push", `{"ref":"x"}`, "", "push"},
-		{"an event with any action", "push", `{"action":"x"}`, "", "push.x"},
-		{"another event", "issues", `{"action":"opened"}`, "event type", "issues.opened"},
+		{"another action of another case", "pull_request", `{"action":"Opened"}`, "event type", "pull_request"},
+		{"an action twice", "pull_request", `{"action":"opened","action":"closed"}`, "event type", "pull_request"},
+		{"an action that is no text", "pull_request", `{"action":["opened"]}`, "event type", "pull_request"},
+		{"an action in a form", "pull_request", `payload=%7B%22action%22%3A%22opened%22%7D`, "", "pull_request"},
+		{"an event with any action", "push", `{"action":"x"}`, "", "push"},
+		{"another event", "issues", `{"action":"opened"}`, "event type", "issues"},
 		{"in another case", "Push", `{}`, "event type", "Push"},
 		{"none", "", `{}`, "event type", ""},
 	}
@@ -89,6 +93,27 @@ func TestTypeHeaderIsOneWord(t *testing.T) {
 	for _, event := range []string{"pull_request.opened", "push\x00", "pu\nsh", "p\u00fcsh", strings.Repeat("x", 200)} {
 		if _, err := receive(t, "github", Config{}, `{}`, "X-GitHub-Event", event); err != error(errTypeMalformed) {
 			t.Errorf("%q: got %v", event, err)
+		}
+	}
+}
+
+// A handler must not see another type because a policy has the body read.
+func TestTypeDoesNotDependOnTheConfiguration(t *testing.T) {
+	linear := `{"action":"create","type":"Issue","data":{"id":"x"},"webhookTimestamp":1767225600000}`
+	for name, c := range map[string]Config{
+		"the profile's":       {},
+		"allowed events":      {AllowedEvents: []string{"pull_request.opened", "Issue.create"}},
+		"whole types":         {AllowedEvents: []string{"pull_request", "Issue"}},
+		"errors are answered": {AcceptUnreadable: ptr(false)},
+		"a fingerprint":       {Fingerprint: []string{"action"}},
+	} {
+		p, err := receive(t, "github", c, `{"action":"opened"}`, "X-GitHub-Event", "pull_request")
+		if err != nil || p.Type != "pull_request" || p.Denied != "" {
+			t.Errorf("%s, github: type %q, denied %q, %v", name, p.Type, p.Denied, err)
+		}
+		p, err = receive(t, "linear", c, linear)
+		if err != nil || p.Type != "Issue" || p.Denied != "" {
+			t.Errorf("%s, linear: type %q, denied %q, %v", name, p.Type, p.Denied, err)
 		}
 	}
 }
@@ -184,7 +209,7 @@ func TestGitHubReadsNoBodyUnlessItMust(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	p, err = receive(t, "github", Config{AcceptUnreadable: ptr(false)}, `{"action":"opened"}`, "X-GitHub-Event", "pull_request")
-	if err != nil || p.Type != "pull_request.opened" {
+	if err != nil || p.Type != "pull_request" {
 		t.Errorf("type is %q, %v", p.Type, err)
 	}
 }

@@ -35,7 +35,7 @@ func (p *policy) set() bool { return p.events != nil || p.repositories != nil }
 
 // judge denies a verified event that is not allowed.
 func (p *policy) judge(w *work, id *identity, proof *ichido.Proof) {
-	if p.events != nil && !p.allows(proof.Type, id.action >= 0) {
+	if p.events != nil && !p.allows(w, id, proof.Type) {
 		proof.Denied = "event type"
 		return
 	}
@@ -48,12 +48,15 @@ func (p *policy) judge(w *work, id *identity, proof *ichido.Proof) {
 	}
 }
 
-// allows reports whether a type is listed. Where types have actions, one that
-// is listed without an action stands for all of them.
-func (p *policy) allows(eventType string, actions bool) bool {
+// allows reports whether a type is listed, which stands for all of its
+// actions, or is listed with the action that the body has.
+func (p *policy) allows(w *work, id *identity, eventType string) bool {
 	if p.events[eventType] {
 		return true
 	}
-	name, _, found := strings.Cut(eventType, ".")
-	return actions && found && p.events[name]
+	if id.action < 0 || eventType == "" {
+		return false
+	}
+	action, state := memberText(w.view, w.member(id.action), false)
+	return state == valueFound && p.events[eventType+"."+action]
 }

@@ -115,11 +115,7 @@ func (s *scheme) setUnsigned(h http.Header, f *profileFile, c *SignConfig) {
 	for _, from := range s.spec.Events.Type {
 		places, err := parsePlaces(from)
 		if err == nil && places[0].kind == inHeader && c.Type != "" {
-			name, _, _ := strings.Cut(c.Type, ".")
-			if s.spec.Events.Action == "" {
-				name = c.Type
-			}
-			h.Set(places[0].name, name)
+			h.Set(places[0].name, c.Type)
 		}
 	}
 }

@@ -117,7 +117,7 @@ type bodyHashSpec struct {
 type eventsSpec struct {
 	ID          texts  `yaml:"id"`
 	Type        texts  `yaml:"type"`
-	Action      string `yaml:"action"`     // appended to the type after a dot
+	Action      string `yaml:"action"`     // for allowed_events only: no part of the type
 	Repository  string `yaml:"repository"` // for allowed_repositories
 	Need        string `yaml:"need"`       // without it there is nothing to act on: ignored
 	Key         string `yaml:"key"`        // where there is no id: "body", "signed" or a template
