@@ -110,6 +110,64 @@ func TestAnEndedContextDoesNotWaitForTheGate(t *testing.T) {
 	}
 }
 
+// TestAnotherWriterInTheMiddle writes from outside before every statement of a
+// transaction. Until it has the lock that succeeds, and changes nothing for
+// it; after that the other one waits. A transaction that had read before it
+// had the lock would fail.
+func TestAnotherWriterInTheMiddle(t *testing.T) {
+	path := newPath(t)
+	db, h := openHooked(t, path)
+	s, err := sqlite.Open(context.Background(), db, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	other := openDB(t, path+"?_pragma=busy_timeout(0)")
+	if _, err := other.Exec("CREATE TABLE others (n)"); err != nil {
+		t.Fatal(err)
+	}
+	wrote, refused := 0, 0
+	between := func(string) (error, bool) {
+		if _, err := other.Exec("INSERT INTO others VALUES (1)"); err == nil {
+			wrote++
+		} else {
+			refused++
+		}
+		return nil, false
+	}
+	apply := s.Tx(func(ctx context.Context, tx *sql.Tx, _ *ichido.Event) error {
+		var n int
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM others").Scan(&n); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO others VALUES (2)")
+		return err
+	})
+	if _, err := s.Put(context.Background(), []ichido.Record{record("b")}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Claim(context.Background(), ichido.Want{Slots: map[string]int{"github": 1}, Lease: time.Hour})
+	if err != nil || len(got) != 1 {
+		t.Fatalf("claim: %v, %v", got, err)
+	}
+	for name, call := range map[string]func() error{
+		"accept": func() error {
+			r := record("a")
+			_, err := apply.Accept(context.Background(), &r, new(ichido.Event), time.Minute)
+			return err
+		},
+		"complete": func() error { return apply.Complete(context.Background(), &got[0], new(ichido.Event), time.Minute) },
+	} {
+		wrote, refused = 0, 0
+		h.set(between)
+		err := call()
+		h.set(nil)
+		if err != nil || wrote == 0 || refused == 0 {
+			t.Errorf("%s: %v; the other one wrote %d times and was refused %d times", name, err, wrote, refused)
+		}
+	}
+}
+
 // TestForeignKeysHoldInTransactions: the effect's tables are guarded whatever
 // the data source name says.
 func TestForeignKeysHoldInTransactions(t *testing.T) {
