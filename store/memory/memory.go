@@ -100,8 +100,12 @@ func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verd
 		return nil, fmt.Errorf("put events: %w", err)
 	}
 	for i := range records {
-		if r := &records[i]; r.State == ichido.Claimed && (r.Token == 0 || r.Lease <= 0) {
+		r := &records[i]
+		if r.State == ichido.Claimed && (r.Token == 0 || r.Lease <= 0) {
 			return nil, fmt.Errorf("put events: %s is claimed without a token or a lease", r.ID())
+		}
+		if r.Purged && r.State != ichido.Done {
+			return nil, fmt.Errorf("put events: %s has no body and is not done: it could never be worked", r.ID())
 		}
 	}
 	s.mu.Lock()
@@ -141,6 +145,9 @@ func (s *Store) insert(r *ichido.Record) *ichido.Record {
 		Header: bytes.Clone(r.Header), Body: bytes.Clone(r.Body),
 		State: r.State, Outcome: r.Outcome, Cause: cleanCause(r.Cause),
 		Seq: s.seq, Size: int64(len(r.Body)),
+	}
+	if r.Purged {
+		row.Header, row.Body, row.Purged = nil, nil, true
 	}
 	switch row.State {
 	case ichido.Claimed:

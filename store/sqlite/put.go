@@ -28,6 +28,9 @@ func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verd
 			return nil, fmt.Errorf("put events: the body of %s has %d bytes and its headers %d, more than SQLite stores", r.ID(), len(r.Body), len(r.Header))
 		}
 		o.bytes += int64(len(r.Body) + len(r.Header))
+		if r.Purged && r.State != ichido.Done {
+			return nil, fmt.Errorf("put events: %s has no body and is not done: it could never be worked", r.ID())
+		}
 		if r.State == ichido.Claimed {
 			if r.Token == 0 || r.Lease <= 0 {
 				return nil, fmt.Errorf("put events: %s is claimed without a token or a lease", r.ID())
@@ -77,8 +80,10 @@ func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
 	if n == 0 {
 		return t.seen(r, 0)
 	}
-	if _, err := t.w.insertBody.Exec(t.seq, notNil(r.Header), notNil(r.Body)); err != nil {
-		return 0, fmt.Errorf("insert body: %w", err)
+	if !r.Purged {
+		if _, err := t.w.insertBody.Exec(t.seq, notNil(r.Header), notNil(r.Body)); err != nil {
+			return 0, fmt.Errorf("insert body: %w", err)
+		}
 	}
 	if r.State == "" || r.State == ichido.Pending {
 		t.wake = true
@@ -87,7 +92,7 @@ func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
 		}
 	} else if r.State == ichido.Claimed {
 		// Its lease is looked at when it may have ended.
-	} else if _, err := t.w.keep.Exec(stateCode(r.State), r.Outcome, cleanCause(r.Cause), attempts, t.seq); err != nil {
+	} else if _, err := t.w.keep.Exec(stateCode(r.State), r.Outcome, cleanCause(r.Cause), attempts, bit(r.Purged), t.seq); err != nil {
 		return 0, fmt.Errorf("settle new event: %w", err)
 	}
 	t.seq++

@@ -48,7 +48,7 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 		{&w.insertClaimed, `INSERT INTO ichido_events (seq, hash, source, due, size, flags, fingerprint, type, scheme, received_at, signed_at, key,
 			state, token, attempts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, 1) ON CONFLICT (hash) DO NOTHING`},
 		{&w.insertBody, `INSERT INTO ichido_bodies (seq, header, body) VALUES (?, ?, ?)`},
-		{&w.keep, `UPDATE ichido_events SET state = ?, outcome = ?, cause = ?, attempts = ?, settled_at = due, due = 0 WHERE seq = ?`},
+		{&w.keep, `UPDATE ichido_events SET state = ?, outcome = ?, cause = ?, attempts = ?, purged = ?, settled_at = due, due = 0 WHERE seq = ?`},
 		{&w.find, `SELECT seq, fingerprint FROM ichido_events WHERE hash = ?`},
 		{&w.copied, `UPDATE ichido_events SET copies = copies + 1 WHERE seq = ?`},
 

@@ -24,6 +24,7 @@ func putCases() []Case {
 		{"Put/SameKeyOfAnotherSourceIsAnotherEvent", "one tenant must not make another's event a duplicate", putSources},
 		{"Put/SimultaneousCopiesAreOneEvent", "senders retry while the first copy is still under way", putSimultaneous},
 		{"Put/KeptToBeSeenIsNeverClaimed", "quarantined bytes and inline events are stored to be shown", putKept},
+		{"Put/PurgedKeepsTheKeyAlone", "an inline event is known again although nobody wanted its body", putPurged},
 		{"Put/ClaimedBelongsToItsCaller", "a worker in the process that accepts starts an event without claiming it first", putClaimed},
 		{"Put/ClaimedNeedsATokenAndALease", "a claim without a token could never be settled", putTokenless},
 		{"Put/FullNeverEvicts", "an evicted key is a replayed webhook", putFull},
@@ -236,6 +237,44 @@ func putKept(t testing.TB, open Open) {
 	e.same("done", []any{ichido.Done, ichido.Split, e.clock.Now()}, []any{got.State, got.Outcome, got.SettledAt})
 	got = e.get(bad)
 	e.same("quarantined", []any{ichido.Quarantined, e.clock.Now(), 256}, []any{got.State, got.SettledAt, len(got.Cause)})
+}
+
+func putPurged(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	for _, key := range []string{"without", "with"} {
+		r := e.record(key)
+		r.State, r.Outcome, r.Purged = ichido.Done, ichido.Applied, true
+		if key == "without" {
+			r.Header, r.Body = nil, nil
+		}
+		e.put(ichido.Accepted, r)
+		want := r
+		want.Header, want.Body = nil, nil
+		want.Seq, want.Size, want.SettledAt = e.get(r).Seq, int64(len(r.Body)), e.clock.Now()
+		e.same("stored "+key+" a body", want, e.get(r))
+		for _, dryRun := range []bool{true, false} {
+			if n, err := e.Archive.Replay(e.ctx, ichido.Filter{ID: r.ID()}, dryRun); n != 0 || !errors.Is(err, ichido.ErrBodyPurged) {
+				t.Errorf("replay: %d, %v, want ErrBodyPurged", n, err)
+			}
+		}
+		e.put(ichido.Duplicate, r)
+		forged := r
+		forged.Fingerprint[0] ^= 1
+		e.put(ichido.Conflict, forged)
+	}
+	if got := e.claim(want(10)); len(got) != 0 {
+		t.Errorf("claimed %v", keys(got))
+	}
+	e.clock.Advance(time.Second)
+	n, k := e.purge("github", e.clock.Now(), e.clock.Now())
+	e.same("bodies and keys that are purged", []int{0, 2}, []int{n, k})
+	for _, state := range []ichido.State{"", ichido.Pending, ichido.Claimed, ichido.Dead, ichido.Quarantined} {
+		r := e.record("never")
+		r.State, r.Purged, r.Token, r.Lease = state, true, 7, lease
+		if v, err := e.Queue.Put(e.ctx, []ichido.Record{r}); err == nil {
+			t.Errorf("a %q event without a body: %v", state, v)
+		}
+	}
 }
 
 func putClaimed(t testing.TB, open Open) {

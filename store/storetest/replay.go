@@ -14,6 +14,7 @@ func replayCases() []Case {
 		{"Replay/DryRunOnlyCounts", "an operator wants to know before", replayDry},
 		{"Replay/OnlyDoneAndDeadWithABody", "an event in work would be done twice, and one without a body cannot be done", replaySkips},
 		{"Replay/SaysWhyNot", "0 of 1 is no answer", replayWhy},
+		{"Replay/WhatWasPutDone", "the body of an inline event is kept for this", replayKept},
 		{"Replay/Filter", "a bad deployment spoils thousands of events at once", replayFilter},
 	}
 }
@@ -121,6 +122,18 @@ func replayWhy(t testing.TB, open Open) {
 		}
 	}
 	e.same("none of many", 0, e.replay(ichido.Filter{Source: "nobody"}, false))
+}
+
+func replayKept(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	r := e.record("a")
+	r.State, r.Outcome = ichido.Done, ichido.Applied
+	e.put(ichido.Accepted, r)
+	e.same("replayed", 1, e.replay(ichido.Filter{ID: r.ID()}, false))
+	got := e.claim1()
+	e.same("body and attempt", []any{string(r.Body), string(r.Header), 1}, []any{string(got.Body), string(got.Header), got.Attempts})
+	e.done(got)
+	e.same("replayed with all", 1, e.replay(ichido.Filter{}, false))
 }
 
 func replayFilter(t testing.TB, open Open) {
