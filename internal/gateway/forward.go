@@ -6,21 +6,18 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"ichido.dev/ichido"
 	"ichido.dev/ichido/internal/config"
+	"ichido.dev/ichido/internal/loopback"
 	"ichido.dev/ichido/internal/outbound"
 )
 
 // forward returns the handler that posts a source's events to its
 // destination.
 func forward(d *config.Deliver, headers []string, signer *outbound.Signer) (ichido.Handler, error) {
-	client, err := outbound.NewClient(outbound.Options{
-		Allow:   slices.Concat(d.Allow, literalHosts(d.To)),
-		Timeout: time.Duration(d.Timeout),
-	})
+	client, err := outbound.NewClient(clientOptions(d))
 	if err != nil {
 		return nil, err
 	}
@@ -36,19 +33,24 @@ func forward(d *config.Deliver, headers []string, signer *outbound.Signer) (ichi
 	}, nil
 }
 
-// literalHosts returns what the operator allows by writing it: a loopback or
-// private destination named by its address, or localhost.
-func literalHosts(to string) []string {
-	u, err := url.Parse(to)
+// clientOptions returns what the client of a destination may reach, and how
+// long it waits: the destination's time is all the time it has, and a slow one
+// may need it before it sends the first byte of its answer.
+func clientOptions(d *config.Deliver) outbound.Options {
+	timeout := time.Duration(d.Timeout)
+	return outbound.Options{Allow: slices.Concat(d.Allow, literalHost(d.To)), Timeout: timeout, HeaderTimeout: timeout}
+}
+
+// literalHost returns what the operator allows by writing it: a host named by
+// its address, or localhost.
+func literalHost(address string) []string {
+	u, err := url.Parse(address)
 	if err != nil {
 		return nil
 	}
 	host := u.Hostname()
-	if strings.EqualFold(host, "localhost") {
-		return []string{"localhost"}
-	}
-	if addr, err := netip.ParseAddr(host); err == nil {
-		return []string{addr.String()}
+	if _, err := netip.ParseAddr(host); err == nil || loopback.Is(host) {
+		return []string{host}
 	}
 	return nil
 }

@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"net/http"
 	"testing"
+	"time"
 
 	"ichido.dev/ichido/internal/config"
+	"ichido.dev/ichido/internal/outbound"
 	"ichido.dev/ichido/provider"
 )
 
@@ -17,6 +20,41 @@ func TestEveryProviderCanBeForwarded(t *testing.T) {
 	for _, name := range names {
 		if _, err := forward(&config.Deliver{To: "http://127.0.0.1:1/"}, eventHeaders(name), nil); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDestinationHasItsWholeTimeForAnAnswer: a client waits less for the
+// header of an answer than for all of it, unless it is told.
+func TestDestinationHasItsWholeTimeForAnAnswer(t *testing.T) {
+	const timeout = 2 * time.Minute
+	client, err := outbound.NewClient(clientOptions(&config.Deliver{To: "http://127.0.0.1:1/", Timeout: config.Duration(timeout)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header := client.Transport.(*http.Transport).ResponseHeaderTimeout; header != timeout || client.Timeout != timeout {
+		t.Errorf("the header of an answer may take %s, all of it %s; want %s for both", header, client.Timeout, timeout)
+	}
+}
+
+func TestOnlyALiteralHostIsAllowedByWritingIt(t *testing.T) {
+	for address, want := range map[string]string{
+		"http://localhost:3000/":        "localhost",
+		"http://LOCALHOST/":             "LOCALHOST",
+		"http://127.0.0.1:3000/":        "127.0.0.1",
+		"https://[::1]/":                "::1",
+		"http://10.1.2.3/in":            "10.1.2.3",
+		"https://app.internal/":         "",
+		"https://localhost.example.com": "",
+		"http://127.0.0.1.example.com":  "",
+		"http://[::1":                   "",
+	} {
+		var got string
+		if hosts := literalHost(address); len(hosts) == 1 {
+			got = hosts[0]
+		}
+		if got != want {
+			t.Errorf("%s allows %q, want %q", address, got, want)
 		}
 	}
 }
