@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -101,7 +102,7 @@ func (b *builder) verifying() ichido.Source {
 		AcceptConflict:      policy(b.in.OnConflict),
 		AcceptUnreadable:    policy(b.in.OnUnreadable),
 		BodyLimit:           int64(b.in.BodyLimit),
-		HTTPClient:          b.opts.HTTPClient,
+		HTTPClient:          b.keyClient(),
 	}
 	if b.in.Tolerance != 0 {
 		tolerance := time.Duration(b.in.Tolerance)
@@ -162,6 +163,19 @@ func (b *builder) keySet() *provider.KeySet {
 	default:
 		return &provider.KeySet{URL: b.in.Keys}
 	}
+}
+
+// keyClient returns the client that fetches the key set: one that reaches
+// public addresses, and the host that the operator wrote as an address.
+func (b *builder) keyClient() *http.Client {
+	if b.opts.HTTPClient != nil || b.in.Keys == "" {
+		return b.opts.HTTPClient
+	}
+	client, err := outbound.NewClient(outbound.Options{Allow: literalHost(b.in.Keys)})
+	if err != nil {
+		b.file.Add(b.at+".keys", err.Error(), "")
+	}
+	return client
 }
 
 // secret resolves a reference, or records why it cannot.

@@ -55,8 +55,8 @@ type Options struct {
 	// Getenv resolves env: references; os.LookupEnv by default.
 	Getenv func(string) (string, bool)
 
-	// HTTPClient fetches key sets; by default one that only reaches public
-	// addresses.
+	// HTTPClient fetches key sets; by default one for each source that only
+	// reaches public addresses, and the host of its URL if that is an address.
 	HTTPClient *http.Client
 
 	Log *slog.Logger
