@@ -18,19 +18,24 @@ const statsEvery = 10 * time.Second
 type stocktaker struct {
 	archive ichido.Archive
 	mu      sync.Mutex
-	at      time.Time    // guarded by mu
+	at      time.Time    // of stats; guarded by mu
 	stats   ichido.Stats // guarded by mu
-	err     error        // guarded by mu
 }
 
+// take returns counts, or why there are none now. An error is not kept: it may
+// be only that of the caller's context.
 func (s *stocktaker) take(ctx context.Context) (ichido.Stats, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.at) > statsEvery {
-		s.stats, s.err = s.archive.Stats(ctx)
-		s.at = time.Now()
+	if !s.at.IsZero() && time.Since(s.at) <= statsEvery {
+		return s.stats, nil
 	}
-	return s.stats, s.err
+	stats, err := s.archive.Stats(ctx)
+	if err != nil {
+		return ichido.Stats{}, err
+	}
+	s.stats, s.at = stats, time.Now()
+	return stats, nil
 }
 
 // stock is the collector of what is stored.
@@ -56,7 +61,7 @@ func newStock(taker *stocktaker, a *ichido.Admission) *stock {
 		claims:  desc("ichido_inline_claims_held", "Inline claims that are held, or whose owner is gone."),
 		purged:  desc("ichido_purged_total", "Records removed since the store was made."),
 		reading: desc("ichido_reading_bytes", "Memory reserved for bodies that are being read."),
-		up:      desc("ichido_store_up", "1 when the store could be counted."),
+		up:      desc("ichido_store_up", "1 when the store could be counted; 0, and no counts, when not."),
 	}
 }
 
