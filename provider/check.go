@@ -75,7 +75,7 @@ func (v *variantSpec) check(p *problems, f *profileFile) {
 	case kindMAC, kindSig:
 		v.checkMessage(p)
 	case kindToken:
-		v.checkFrom(p, inHeader, inQuery, inJSON, inForm, inBasic)
+		v.checkTokenPlaces(p)
 	case kindJWT:
 		v.checkJWT(p)
 	case kindNone:

@@ -6,13 +6,14 @@ import (
 )
 
 // signed reports whether the proof of the variant covers the value at a
-// place. Who knows the token of a token scheme vouches for the whole request.
+// place. Who knows the token of a token scheme vouches for the whole request,
+// but a token in the body identifies nothing: it is replaced before it is read.
 func (v *variantSpec) signed(at place) bool {
 	msg, _ := parseTemplate(v.Msg)
 	switch {
 	case v.Kind == kindToken || v.Kind == kindNone:
-		return at.kind == inJSON || at.kind == inForm
-	case at.kind == inJSON || at.kind == inForm:
+		return at.inBody() && !v.holdsToken(at)
+	case at.inBody():
 		return v.Kind != kindJWT && msg.has(partBody) || v.bodyInToken()
 	case at.kind == inClaim:
 		return v.Kind == kindJWT

@@ -164,8 +164,12 @@ func (e *engine) identify(w *work, d *ichido.Delivery, s *scheme, p *ichido.Proo
 	id := s.identity
 	p.Time = w.time
 	body := d.Body
-	if p.Stored = s.redact(w, d); p.Stored != nil {
-		body, w.view = p.Stored, p.Stored
+	stored, err := s.redact(w, d)
+	if err != nil {
+		return err
+	}
+	if stored != nil {
+		p.Stored, body, w.view = stored, stored, stored
 	}
 	e.fingerprint(w, s, body, p)
 	envelope := envelopeObject

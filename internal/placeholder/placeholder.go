@@ -21,6 +21,7 @@ import "strings"
 //     changeme, replaceme or replace-with;
 //   - your-... and your_..., and your...secret, key, token or password in one
 //     word;
+//   - [redacted], which stands in stored deliveries;
 //   - <...>, and whatever holds ${ or {{: a variable that nobody resolved;
 //   - a filling alone: x, *, ., -, _, #, ? and the ellipsis, in any number and
 //     mixture ("xxxx-xxxx", "whsec_...").
@@ -47,7 +48,7 @@ func isPhrase(text string) bool {
 	switch text {
 	case "undefined", "null", "none", "nil", "true", "false",
 		"changeit", "changethis", "replacethis", "fixme", "todo", "tbd", "placeholder", "example",
-		"secret", "password", "nosecretprovided":
+		"secret", "password", "nosecretprovided", "[redacted]":
 		return true
 	}
 	for _, start := range []string{"changeme", "replaceme", "replacewith"} {

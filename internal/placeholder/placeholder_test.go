@@ -13,7 +13,7 @@ func TestWhatStandsForASecretIsAPlaceholder(t *testing.T) {
 		"undefined", "null", "None", "nil", "<nil>", "true", "FALSE", "undefined\n",
 		"changeme", "change-me", "CHANGE_ME", "change me", "changeit", "change-this", "changeme-to-a-long-random-value", "whsec_changeme",
 		"replaceme", "replace-with-a-random-secret", "fixme", "TODO", "tbd", "placeholder", "example",
-		"secret", "password", "no-secret-provided",
+		"secret", "password", "no-secret-provided", "[redacted]",
 		"your-secret", "your_secret", "yoursecret", "your-webhook-signing-secret", "YOUR_STRIPE_KEY", "your token", "YourApiKey", "whsec_your-secret",
 		"<secret>", "<put it here>", "${STRIPE_SECRET}", "a-${VAR}-b", "{{ .Values.secret }}",
 		"xxx", "XXXXXXXXXXXXXXXX", "xxxx-xxxx-xxxx", "***", "whsec_xxxxxxxx", "whsec_...", "whsec_…", "...", "????", "----",
