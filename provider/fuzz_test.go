@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
-
 	"ichido.dev/ichido"
 )
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-
 	"ichido.dev/ichido"
 )
 

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-
 	"ichido.dev/ichido"
 )
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-
 	"ichido.dev/ichido"
 )
 

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-
 	"ichido.dev/ichido"
 	"ichido.dev/ichido/provider/providertest"
 )

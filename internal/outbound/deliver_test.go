@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"ichido.dev/ichido"
 )
 
