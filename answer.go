@@ -31,7 +31,7 @@ var answers = func() map[string]*answer {
 		CodeIncomplete:  {status: http.StatusBadRequest, title: "The body is shorter than declared.", close: true},
 		CodeTimeout:     {status: http.StatusRequestTimeout, title: "The body did not arrive in time.", close: true},
 		CodeEncoding:    {status: http.StatusUnsupportedMediaType, title: "This content encoding is not supported here.", close: true},
-		CodeMethod:      {status: http.StatusMethodNotAllowed, title: "This method is not allowed.", close: true},
+		CodeMethod:      {status: http.StatusMethodNotAllowed, title: "This method is not allowed."},
 		CodeRateLimited: {status: http.StatusTooManyRequests, title: "Too many events.", retry: 10},
 		CodeOverloaded:  {status: http.StatusServiceUnavailable, title: "There is no room for this request.", retry: 5, close: true},
 		CodeUnavailable: {status: http.StatusServiceUnavailable, title: "The event could not be stored.", retry: 5},
@@ -100,12 +100,16 @@ func (in *Inbox) acknowledge(w http.ResponseWriter, verdict, id string) {
 	w.Write(append(body, '\n'))
 }
 
-// refuse answers with an error's code, counts it, and logs what an operator
-// must look at.
+// refuse answers with an error's code, and counts it.
 func (in *Inbox) refuse(w http.ResponseWriter, err *Error) {
 	in.src.Observe(err.Code, err.Cause)
-	if in.acknowledger != nil && in.acknowledger.Acknowledge(w, err.Code, "") {
+	in.problem(w, err.Code)
+}
+
+// problem answers with an error's code.
+func (in *Inbox) problem(w http.ResponseWriter, code string) {
+	if in.acknowledger != nil && in.acknowledger.Acknowledge(w, code, "") {
 		return
 	}
-	writeProblem(w, err.Code)
+	writeProblem(w, code)
 }

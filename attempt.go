@@ -5,7 +5,9 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"time"
 )
 
@@ -56,10 +58,16 @@ func (w *Worker) attempt(ctx context.Context, j *job) (Settlement, bool) {
 	if in.src.Apply != nil {
 		rec.Confirmed = e.confirmed
 		err = in.apply(ctx, rec, e)
-		if err == nil {
+		switch {
+		case err == nil:
 			in.src.Observe(Applied, "transaction")
+			return s, false
+		case errors.Is(err, ErrLeaseLost):
+			return s, false
+		case errors.Is(err, ErrUnavailable): // the store's, not the handler's
+			return in.postpone(s, err), true
 		}
-		return in.conclude(ctx, s, err), err != nil && !errors.Is(err, ErrLeaseLost)
+		return in.conclude(ctx, s, err), true
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.src.HandlerTimeout)
 	defer cancel()
@@ -79,8 +87,17 @@ func (in *Inbox) inspectStored(eventType string, body []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// handle runs the handler; a panic is its error.
+// handle runs the handler; a panic is its error. A handler of the inline mode
+// has nobody to answer when its event is replayed: its response only says
+// whether it failed.
 func (in *Inbox) handle(ctx context.Context, e *Event) (err error) {
+	if in.src.Inline != nil {
+		reply := &bufferedReply{header: http.Header{}}
+		if err = in.runInline(ctx, reply, e); err == nil && !reply.ok() {
+			err = fmt.Errorf("the handler answered %d", reply.status)
+		}
+		return err
+	}
 	defer recoverError(&err)
 	return in.src.Handler(ctx, e)
 }
@@ -101,6 +118,8 @@ func (in *Inbox) conclude(ctx context.Context, s Settlement, err error) Settleme
 		s.State, s.Outcome = Done, in.src.Outcome
 	case errors.Is(context.Cause(ctx), errDraining):
 		s.State, s.GiveBack, s.Cause = Pending, true, errDraining.Error()
+	case errors.Is(context.Cause(ctx), ErrLeaseLost):
+		s = in.postpone(s, ErrLeaseLost)
 	case errors.As(err, &final):
 		s = s.dead(err.Error())
 	case s.Record.Attempts >= in.src.Attempts:
@@ -111,6 +130,14 @@ func (in *Inbox) conclude(ctx context.Context, s Settlement, err error) Settleme
 			s.After = wish.after
 		}
 	}
+	return s
+}
+
+// postpone returns the settlement of an attempt that could not be made: it is
+// not counted, and made again later.
+func (in *Inbox) postpone(s Settlement, err error) Settlement {
+	s.State, s.GiveBack, s.Cause = Pending, true, printable(err.Error())
+	s.After = backoff(in.src.Backoff, s.Record.Attempts)
 	return s
 }
 

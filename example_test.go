@@ -88,6 +88,7 @@ func ExampleNewInbox() {
 	// Output:
 	// source "no spaces": name must be 1 to 64 letters, digits, '-', '_' or '.'
 	// source "no spaces": provider is missing: make the source with provider.New
+	// source "no spaces": nothing is done with its events: set Handler, Inline or Apply, or Keep to only store them
 	// source "no spaces": limits and times must not be negative
 }
 

@@ -1,8 +1,10 @@
 package ichido
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"sync"
@@ -61,7 +63,8 @@ type visit struct {
 	content  intake // the decoded body
 	header   []byte
 	records  [1]Record
-	busy     bool // a store may still be reading the records
+	busy     bool // a store, or a handler, may still be reading the records
+	over     bool // it ended without a panic
 }
 
 // ServeHTTP receives one delivery. The order of work never changes: path,
@@ -78,8 +81,15 @@ func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v := in.visits.Get().(*visit)
+	defer in.leave(v)
 	in.receive(w, r, v)
-	if v.busy {
+	v.over = true
+}
+
+// leave gives back what a visit holds. Its buffers are used again only where
+// nothing can still be reading them.
+func (in *Inbox) leave(v *visit) {
+	if v.busy || !v.over {
 		v.body.forget()
 		v.content.forget()
 		return
@@ -175,11 +185,7 @@ func (in *Inbox) judge(w http.ResponseWriter, r *http.Request, v *visit) {
 	case p.Denied != "":
 		in.refuse(w, &Error{Code: CodeNotAllowed, Op: "check policy", Cause: p.Denied})
 	case p.Unreadable != "":
-		code := CodeUnreadable
-		if p.Invalid {
-			code = CodeRejected
-		}
-		in.quarantine(w, r, v, code, p.Unreadable)
+		in.quarantine(w, r, v, unreadableCode(p), p.Unreadable)
 	case p.Ignored != "" || !in.handles(p.Type):
 		in.ignore(w, p)
 	default:
@@ -189,18 +195,23 @@ func (in *Inbox) judge(w http.ResponseWriter, r *http.Request, v *visit) {
 
 // handles reports whether anything is done with events of a type.
 func (in *Inbox) handles(eventType string) bool {
-	if in.src.Handler == nil && in.src.Inline == nil && in.src.Apply == nil && !in.src.Keep {
-		return false
-	}
 	return in.src.Handles == nil || in.src.Handles(eventType)
 }
 
-func (in *Inbox) ignore(w http.ResponseWriter, p *Proof) {
-	cause := p.Ignored
-	if cause == "" {
-		cause = "no handler"
+// unreadableCode returns what a verified delivery is answered that cannot
+// become an event.
+func unreadableCode(p *Proof) string {
+	if p.Invalid {
+		return CodeRejected
 	}
-	in.src.Observe(Ignored, cause)
+	return CodeUnreadable
+}
+
+// ignoredCause says why a verified delivery is acknowledged and not stored.
+func ignoredCause(p *Proof) string { return cmp.Or(p.Ignored, "no handler") }
+
+func (in *Inbox) ignore(w http.ResponseWriter, p *Proof) {
+	in.src.Observe(Ignored, ignoredCause(p))
 	in.acknowledge(w, Ignored, "")
 }
 
@@ -236,18 +247,23 @@ func (in *Inbox) dispatch(w http.ResponseWriter, r *http.Request, v *visit) {
 	switch {
 	case in.src.Inline != nil:
 		v.busy = true // the handler may keep the event
-		in.serveInline(w, r, &Event{rec: *rec, payload: payload})
+		in.serveInline(w, r, v, &Event{rec: *rec, payload: payload})
 	case in.src.InRequest:
 		v.busy = true
-		in.applyNow(w, r, &Event{rec: *rec, payload: payload})
+		in.applyNow(w, r, v, &Event{rec: *rec, payload: payload})
 	default:
 		in.store(w, r, v)
 	}
 }
 
-// inspect asks the provider whether a verified body may be handled.
+// inspect asks the provider whether a verified body may be handled, and
+// returns the JSON view of it. Without a provider that looks into bodies it is
+// the body itself where that is JSON.
 func (in *Inbox) inspect(eventType string, body []byte) ([]byte, *Error) {
 	if in.inspector == nil {
+		if json.Valid(body) {
+			return body, nil
+		}
 		return nil, nil
 	}
 	payload, err := in.inspector.Inspect(eventType, body)
@@ -285,21 +301,36 @@ func (in *Inbox) record(v *visit, p *Proof, rec *Record) {
 // this process has a slot for it, the event is stored as claimed by that
 // worker, which starts it after the commit: that saves the claim.
 func (in *Inbox) store(w http.ResponseWriter, r *http.Request, v *visit) {
-	j := in.worker.Load().offer(in, &v.records[0])
-	verdicts, err := in.put(r, v, v.records[:])
-	j.decide(err == nil && verdicts[0] == Accepted, v.records[0].Seq)
+	verdict, err := in.putOffered(r, v)
 	if err != nil {
 		in.refuse(w, err)
 		return
 	}
-	in.answer(w, r, v, verdicts[0])
+	in.answer(w, r, v, verdict)
 }
+
+// putOffered stores the visit's record, and offers it to the worker.
+func (in *Inbox) putOffered(r *http.Request, v *visit) (verdict Verdict, err *Error) {
+	rec := &v.records[0]
+	j := in.worker.Load().offer(in, rec)
+	defer func() { j.decide(verdict == Accepted, rec.Seq) }() // after a panic, too: a pledge holds up the worker's end
+	verdicts, err := in.put(r, v, v.records[:])
+	if err != nil {
+		return 0, err
+	}
+	return verdicts[0], nil
+}
+
+var errVerdicts = errors.New("the queue did not return one verdict for each record")
 
 // put stores records, whether or not the sender waits for it.
 func (in *Inbox) put(r *http.Request, v *visit, records []Record) ([]Verdict, *Error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.src.StoreTimeout)
 	defer cancel()
 	verdicts, err := in.queue.Put(ctx, records)
+	if err == nil && len(verdicts) != len(records) {
+		err = errVerdicts
+	}
 	if err == nil {
 		return verdicts, nil
 	}
@@ -326,17 +357,10 @@ func (in *Inbox) answer(w http.ResponseWriter, r *http.Request, v *visit, verdic
 // quarantine keeps verified bytes that cannot become an event, once per
 // fingerprint, and answers with code, or 2xx where the source says so.
 func (in *Inbox) quarantine(w http.ResponseWriter, r *http.Request, v *visit, code, cause string) {
-	accept := in.src.AcceptUnreadable
-	if code == CodeConflict {
-		accept = in.src.AcceptConflict
-	}
 	in.src.Log.Warn("quarantine a delivery", "source", in.src.Name, "code", code, "cause", cause)
 	if in.queue != nil {
-		rec := &v.records[0]
-		in.record(v, &v.proof, rec)
-		rec.State, rec.Cause = Quarantined, code+": "+cause
-		body := sha256.Sum256(rec.Body)
-		rec.identify(kindQuarantine, string(body[:]))
+		in.record(v, &v.proof, &v.records[0])
+		v.records[0].quarantine(code, cause)
 		verdicts, err := in.put(r, v, v.records[:])
 		if err == nil && verdicts[0] == Full {
 			err = &Error{Code: CodeFull, Op: "store"}
@@ -346,12 +370,29 @@ func (in *Inbox) quarantine(w http.ResponseWriter, r *http.Request, v *visit, co
 			return
 		}
 	}
-	if !accept {
+	if !in.accepts(code) {
 		in.refuse(w, &Error{Code: code, Op: "receive", Cause: cause})
 		return
 	}
 	in.src.Observe(code, cause)
 	in.acknowledge(w, quarantined, "")
+}
+
+// accepts reports whether a delivery that is quarantined for code is answered
+// 2xx.
+func (in *Inbox) accepts(code string) bool {
+	if code == CodeConflict {
+		return in.src.AcceptConflict
+	}
+	return in.src.AcceptUnreadable
+}
+
+// quarantine makes a record one that is only kept to be seen, once for each
+// content.
+func (r *Record) quarantine(code, cause string) {
+	r.State, r.Cause = Quarantined, code+": "+cause
+	body := sha256.Sum256(r.Body)
+	r.identify(kindQuarantine, string(body[:]))
 }
 
 // Kinds of identity; see Record.identify.

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -386,16 +387,74 @@ func (timeoutError) Is(target error) bool {
 	return target.Error() == "i/o timeout"
 }
 
-func TestPanicInAProviderIsA500(t *testing.T) {
-	in := newInbox(t, memory.New(memory.Options{}), ichido.Source{Provider: panicking{}})
-	if w := do(in, signed(goodBody)); w.Code != 500 || !strings.Contains(w.Body.String(), "internal") {
-		t.Errorf("answered %d %s", w.Code, w.Body)
+func TestPanicInAProviderIsA500AndGivesItsMemoryBack(t *testing.T) {
+	admission := &ichido.Admission{}
+	in := newInbox(t, memory.New(memory.Options{}), ichido.Source{Provider: panicking{}, Admission: admission})
+	for _, body := range []string{goodBody, strings.Repeat("x", 500_000)} {
+		if w := do(in, signed(body)); w.Code != 500 || !strings.Contains(w.Body.String(), "internal") {
+			t.Errorf("answered %d %s", w.Code, w.Body)
+		}
+		if held := admission.InUse(); held != 0 {
+			t.Errorf("%d bytes are reserved after a body of %d", held, len(body))
+		}
 	}
 }
 
 type panicking struct{}
 
 func (panicking) Verify(*ichido.Delivery) (ichido.Proof, error) { panic("index out of range") }
+
+// A store that panics, or that does not answer for each record, must not leave
+// a slot pledged: the worker's end waits for those.
+func TestABrokenStoreDoesNotHoldUpTheWorker(t *testing.T) {
+	for name, put := range map[string]func() ([]ichido.Verdict, error){
+		"panic":      func() ([]ichido.Verdict, error) { panic("index out of range") },
+		"no verdict": func() ([]ichido.Verdict, error) { return nil, nil },
+		"error":      func() ([]ichido.Verdict, error) { return nil, ichido.ErrUnavailable },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := breakingPut{memory.New(memory.Options{}), put}
+			in := newInbox(t, store, ichido.Source{})
+			w := ichido.NewWorker(store, in)
+			w.Log = quiet
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- w.Run(ctx) }()
+			synctest.Wait()
+			if a := do(in, signed(goodBody)); a.Code < 500 {
+				t.Errorf("%s: answered %d %s", name, a.Code, a.Body)
+			}
+			cancel()
+			synctest.Wait()
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+				t.Errorf("%s: the worker has not ended", name)
+			}
+		})
+	}
+}
+
+// breakingPut is a store whose Put does something else.
+type breakingPut struct {
+	*memory.Store
+	put func() ([]ichido.Verdict, error)
+}
+
+func (b breakingPut) Put(context.Context, []ichido.Record) ([]ichido.Verdict, error) { return b.put() }
+
+func TestOnlyAProbeWithABodyClosesItsConnection(t *testing.T) {
+	in := newInbox(t, memory.New(memory.Options{}), ichido.Source{})
+	for body, want := range map[string]string{"": "", "x": "close"} {
+		w := do(in, httptest.NewRequest(http.MethodPut, "/hooks/test", strings.NewReader(body)))
+		if got := w.Header().Get("Connection"); w.Code != 405 || got != want {
+			t.Errorf("body %q: answered %d, connection %q, want 405, %q", body, w.Code, got, want)
+		}
+	}
+}
 
 func TestTwoHundredCopiesAtOnceAreOneEvent(t *testing.T) {
 	store := memory.New(memory.Options{})
@@ -424,15 +483,26 @@ func TestTwoHundredCopiesAtOnceAreOneEvent(t *testing.T) {
 
 func TestSourceProblemsAreReportedTogether(t *testing.T) {
 	_, err := ichido.NewInbox(nil, ichido.Source{
-		Name: "a/b", Handler: handled, Apply: memory.New(memory.Options{}).Apply(handled), BodyLimit: -1, PathTokens: []string{"short"}, Encoding: "br",
+		Name: "a/b", Handler: handled, Apply: memory.New(memory.Options{}).Apply(handled), BodyLimit: -1, PathTokens: []string{"short", "your-path-token-goes-here"}, Encoding: "br",
 	})
-	for _, want := range []string{"name must be", "provider is missing", "only one of", "queue is missing", "path token 1", "negative", "encoding"} {
+	for _, want := range []string{"name must be", "provider is missing", "only one of", "queue is missing", "path token 1", "path token 2 is a placeholder", "negative", "encoding"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not say %q: %v", want, err)
 		}
 	}
 	if err != nil && strings.Contains(err.Error(), "short\"") {
 		t.Errorf("error shows the token: %v", err)
+	}
+}
+
+func TestASourceThatDoesNothingIsRefused(t *testing.T) {
+	src := ichido.Source{Name: "test", Provider: testProvider{}}
+	if _, err := ichido.NewInbox(memory.New(memory.Options{}), src); err == nil || !strings.Contains(err.Error(), "nothing is done") {
+		t.Errorf("a source without a handler: %v", err)
+	}
+	src.Keep = true
+	if _, err := ichido.NewInbox(memory.New(memory.Options{}), src); err != nil {
+		t.Errorf("a source that only stores: %v", err)
 	}
 }
 

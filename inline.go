@@ -2,8 +2,8 @@ package ichido
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +13,7 @@ import (
 // handler's own response. The claim is released when the handler fails or
 // answers other than 2xx; it stays held when the handler succeeded and
 // recording that failed, so that the effect is not repeated.
-func (in *Inbox) serveInline(w http.ResponseWriter, r *http.Request, e *Event) {
+func (in *Inbox) serveInline(w http.ResponseWriter, r *http.Request, v *visit, e *Event) {
 	ctx := context.WithoutCancel(r.Context())
 	key := in.src.Name + "/" + e.ID()
 	verdict, token, err := in.claim(ctx, key)
@@ -25,8 +25,7 @@ func (in *Inbox) serveInline(w http.ResponseWriter, r *http.Request, e *Event) {
 	switch verdict {
 	case Accepted:
 	case Duplicate:
-		in.src.Observe(verdict.String(), "")
-		w.WriteHeader(http.StatusNoContent)
+		in.repeatInline(ctx, w, r, v, e)
 		return
 	case Full:
 		in.refuse(w, &Error{Code: CodeFull, Op: "claim"})
@@ -37,8 +36,8 @@ func (in *Inbox) serveInline(w http.ResponseWriter, r *http.Request, e *Event) {
 	}
 
 	reply := &bufferedReply{header: http.Header{}}
-	err = in.runInline(r.Context(), reply, e)
-	if err != nil || reply.status/100 != 2 {
+	err = in.runInline(ctx, reply, e)
+	if err != nil || !reply.ok() {
 		in.release(ctx, key, token)
 		in.answerFailure(w, reply, err)
 		return
@@ -48,7 +47,9 @@ func (in *Inbox) serveInline(w http.ResponseWriter, r *http.Request, e *Event) {
 		in.refuse(w, asError(err, CodeUnavailable, "complete"))
 		return
 	}
-	in.keepInline(ctx, e)
+	if _, err := in.keepInline(ctx, e); err != nil {
+		in.src.Log.Error("keep a handled event", "source", in.src.Name, "event", e.ID(), "error", err)
+	}
 	in.src.Observe(Applied, "inline")
 	reply.copyTo(w)
 }
@@ -102,11 +103,27 @@ func (in *Inbox) answerFailure(w http.ResponseWriter, reply *bufferedReply, err 
 	}
 }
 
-// keepInline stores a handled event to be seen, and with Keep to be replayed.
-// The event is handled already: a failure here is logged, nothing more.
-func (in *Inbox) keepInline(ctx context.Context, e *Event) {
+// repeatInline answers a delivery whose key was handled before. Claims know
+// keys only: whether it is a duplicate or a conflict, a queue can tell.
+func (in *Inbox) repeatInline(ctx context.Context, w http.ResponseWriter, r *http.Request, v *visit, e *Event) {
+	verdict, err := in.keepInline(ctx, e)
+	switch {
+	case err != nil:
+		in.src.Log.Error("compare with a handled event", "source", in.src.Name, "event", e.ID(), "error", err)
+		in.refuse(w, asError(err, CodeUnavailable, "store"))
+	case verdict == Conflict:
+		in.answer(w, r, v.again(), verdict)
+	default:
+		in.src.Observe(Duplicate.String(), "")
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// keepInline stores a handled event to be seen, and with Keep to be replayed,
+// and returns the queue's verdict: Duplicate where there is no queue.
+func (in *Inbox) keepInline(ctx context.Context, e *Event) (Verdict, error) {
 	if in.queue == nil {
-		return
+		return Duplicate, nil
 	}
 	rec := e.rec
 	rec.State, rec.Outcome = Done, Applied
@@ -115,24 +132,23 @@ func (in *Inbox) keepInline(ctx context.Context, e *Event) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.src.StoreTimeout)
 	defer cancel()
-	if _, err := in.queue.Put(ctx, []Record{rec}); err != nil {
-		in.src.Log.Error("keep a handled event", "source", in.src.Name, "event", e.ID(), "error", err)
+	verdicts, err := in.queue.Put(ctx, []Record{rec})
+	if err != nil || len(verdicts) != 1 {
+		return 0, cmp.Or(err, errVerdicts)
 	}
+	return verdicts[0], nil
 }
 
 // applyNow is the transaction mode during the request: row, effect and
 // completion in one transaction, then the answer.
-func (in *Inbox) applyNow(w http.ResponseWriter, r *http.Request, e *Event) {
+func (in *Inbox) applyNow(w http.ResponseWriter, r *http.Request, v *visit, e *Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), in.src.StoreTimeout)
 	defer cancel()
 	rec := e.rec
 	verdict, err := in.src.Apply.Accept(ctx, &rec, e, in.src.HandlerTimeout)
 	switch {
 	case err == nil:
-		v := &visit{delivery: Delivery{Header: r.Header, Body: e.rec.Body, ReceivedAt: e.rec.ReceivedAt}}
-		v.records[0] = e.rec
-		v.proof = proofOf(&e.rec)
-		in.answer(w, r, v, verdict)
+		in.answer(w, r, v.again(), verdict)
 	case errors.Is(err, ErrUnavailable):
 		in.src.Log.Error("apply an event", "source", in.src.Name, "error", err)
 		in.refuse(w, asError(err, CodeUnavailable, "apply"))
@@ -141,49 +157,10 @@ func (in *Inbox) applyNow(w http.ResponseWriter, r *http.Request, e *Event) {
 	}
 }
 
-// proofOf returns the part of a proof that a record keeps.
-func proofOf(r *Record) Proof {
-	return Proof{
-		Scheme: r.Scheme, Strength: r.Strength, Secret: r.Secret, Type: r.Type, TypeSigned: r.TypeSigned,
-		Time: r.Time, Key: r.Key, Fingerprint: r.Fingerprint,
-	}
-}
-
-// storeSplit stores a delivery of several events: the delivery itself, done,
-// and its events, in one commit. One event's conflict or lack of room is the
-// whole delivery's answer, so that the sender tries again.
-func (in *Inbox) storeSplit(w http.ResponseWriter, r *http.Request, v *visit, proofs []Proof) {
-	records := make([]Record, 1+len(proofs))
-	whole := &records[0]
-	in.record(v, &v.proof, whole)
-	whole.State, whole.Outcome = Done, Split
-	body := sha256.Sum256(whole.Body)
-	whole.Fingerprint = body
-	whole.identify(kindDelivery, string(body[:]))
-	whole.Header = bytes.Clone(whole.Header)
-	for i := range proofs {
-		in.record(v, &proofs[i], &records[1+i])
-		records[1+i].Header = whole.Header
-	}
-	v.records[0] = *whole
-	verdicts, err := in.put(r, v, records)
-	if err != nil {
-		in.refuse(w, err)
-		return
-	}
-	answer := Duplicate
-	for i, verdict := range verdicts[1:] {
-		in.src.Observe(verdict.String(), "split")
-		switch verdict {
-		case Full, Conflict:
-			v.proof, v.delivery.Body = proofs[i], records[1+i].Body
-			in.answer(w, r, v, verdict)
-			return
-		case Accepted:
-			answer = Accepted
-		}
-	}
-	in.acknowledge(w, answer.String(), whole.ID())
+// again returns a visit of the same delivery, for an answer while a handler
+// may still be reading the first one.
+func (v *visit) again() *visit {
+	return &visit{delivery: v.delivery, proof: v.proof, records: v.records}
 }
 
 // bufferedReply keeps a handler's response until its claim is completed.
@@ -192,6 +169,9 @@ type bufferedReply struct {
 	status int
 	body   bytes.Buffer
 }
+
+// ok reports whether the handler answered 2xx.
+func (b *bufferedReply) ok() bool { return b.status/100 == 2 }
 
 func (b *bufferedReply) Header() http.Header { return b.header }
 

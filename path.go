@@ -28,8 +28,11 @@ func (in *Inbox) pathAllowed(r *http.Request) bool {
 }
 
 // probe answers everything that is not a POST: a handshake of the provider,
-// or 405.
+// or 405. No body is read, so that a connection with one is closed.
 func (in *Inbox) probe(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		w.Header()["Connection"] = closing
+	}
 	d := &Delivery{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Header: r.Header, ReceivedAt: time.Now()}
 	if in.challenger != nil && in.challenger.Challenge(w, d, false) {
 		in.src.Observe("challenge", "")

@@ -26,7 +26,9 @@ func (w *Worker) renewLoop(stop <-chan struct{}) {
 	}
 }
 
-// renew extends every lease of which a third is over.
+// renew extends every lease of which a third is over. A handler whose lease
+// could not be renewed for five sixths of it loses its context: the store may
+// be about to give its event to another worker.
 func (w *Worker) renew() {
 	var jobs []*job
 	var records []*Record
@@ -42,17 +44,21 @@ func (w *Worker) renew() {
 	if len(jobs) == 0 {
 		return
 	}
-	errs, err := w.Queue.Extend(context.WithoutCancel(w.base), records, w.Lease)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.base), w.Lease/6)
+	defer cancel()
+	errs, err := w.Queue.Extend(ctx, records, w.Lease)
 	if err != nil {
-		w.Log.Error("renew leases", "error", err)
-		return
+		w.Log.Error("renew leases", "leases", len(jobs), "error", err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, j := range jobs {
-		j.renewed = now
-		if errors.Is(errs[i], ErrLeaseLost) && j.cancel != nil {
-			j.cancel(ErrLeaseLost)
+		switch {
+		case err != nil && time.Since(j.renewed) < w.Lease*5/6:
+		case err != nil || errors.Is(errs[i], ErrLeaseLost):
+			j.lose()
+		default:
+			j.renewed = now
 		}
 	}
 }

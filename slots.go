@@ -20,6 +20,16 @@ type job struct {
 	rec     Record
 	cancel  context.CancelCauseFunc // guarded by Worker.mu
 	renewed time.Time               // guarded by Worker.mu
+	lost    bool                    // guarded by Worker.mu: its lease cannot be relied on
+}
+
+// lose ends the handler of a job whose lease is lost, or keeps it from being
+// started. Worker.mu is held.
+func (j *job) lose() {
+	j.lost = true
+	if j.cancel != nil {
+		j.cancel(ErrLeaseLost)
+	}
 }
 
 // lane returns the lane of a source. mu is held.
@@ -135,9 +145,12 @@ func (w *Worker) work(j *job) {
 	defer cancel(nil)
 	w.mu.Lock()
 	j.cancel = cancel
+	lost := j.lost
 	w.mu.Unlock()
-	if s, settle := w.try(ctx, j); settle {
-		w.end(j, s)
+	if !lost {
+		if s, settle := w.try(ctx, j); settle {
+			w.end(j, s)
+		}
 	}
 	w.mu.Lock()
 	w.drop(j)

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"ichido.dev/ichido/internal/placeholder"
 )
 
 // Handler applies one event. What it returns is the whole protocol: nil
@@ -73,11 +75,11 @@ type Source struct {
 	AcceptConflict   bool // acknowledge a conflict instead of answering 409; quarantined either way
 	AcceptUnreadable bool // acknowledge a verified body that is unreadable instead of answering 400; quarantined either way
 
-	HandlerTimeout time.Duration   // of one attempt: 60 s by default, 2 s when it runs in the request
+	HandlerTimeout time.Duration   // of one attempt: 60 s by default; 2 s with Inline, and with Apply, which holds the store's writer meanwhile
 	StoreTimeout   time.Duration   // how long a request waits for its commit: 5 s by default
 	Attempts       int             // 12 by default, then a dead letter
 	Backoff        []time.Duration // upper bounds of the waits between attempts: DefaultBackoff by default
-	Concurrency    int             // attempts at the same time in one worker: 256 by default
+	Concurrency    int             // attempts at the same time in one worker: 256 by default, 8 with Apply
 
 	Admission *Admission  // shared between sources; one of its own by default
 	Allow     func() bool // rate limit after the signature: false is answered 429
@@ -112,14 +114,20 @@ func (s *Source) check(q Queue) error {
 			modes++
 		}
 	}
-	if modes > 1 {
+	switch {
+	case modes > 1:
 		add("set only one of Handler, Inline and Apply")
+	case modes == 0 && !s.Keep:
+		add("nothing is done with its events: set Handler, Inline or Apply, or Keep to only store them")
 	}
 	if s.Inline != nil && s.Claims == nil {
 		add("inline mode needs Claims, for example store.Claims()")
 	}
 	if s.InRequest && s.Apply == nil {
 		add("InRequest needs Apply")
+	}
+	if _, splits := s.Provider.(Splitter); splits && (s.Inline != nil || s.InRequest) {
+		add("its deliveries hold several events: they cannot be handled in the request")
 	}
 	if s.Confirm != nil && (s.Inline != nil || s.InRequest) {
 		add("confirm runs in the worker: it cannot be combined with a handler that runs in the request")
@@ -128,8 +136,11 @@ func (s *Source) check(q Queue) error {
 		add("a queue is missing")
 	}
 	for i, token := range s.PathTokens {
-		if len(token) < minPathToken || strings.ContainsAny(token, " \t\r\n\v\f/?#%") {
+		switch {
+		case len(token) < minPathToken || strings.ContainsAny(token, " \t\r\n\v\f/?#%"):
 			add("path token %d must be at least %d characters without white space, '/', '?', '#' and '%%'", i+1, minPathToken)
+		case placeholder.Is(token):
+			add("path token %d is a placeholder: make one with `openssl rand -hex 24`", i+1)
 		}
 	}
 	if s.BodyLimit < 0 || s.HandlerTimeout < 0 || s.StoreTimeout < 0 || s.ConfirmFor < 0 || s.Attempts < 0 || s.Concurrency < 0 {
@@ -143,14 +154,16 @@ func (s *Source) check(q Queue) error {
 
 // withDefaults returns the source with its zero settings filled in.
 func (s Source) withDefaults() Source {
-	inRequest := s.InRequest || s.Inline != nil
 	setDefault(&s.Outcome, Applied)
 	setDefault(&s.ConfirmFor, 72*time.Hour)
 	setDefault(&s.BodyLimit, defaultBodyLimit)
 	setDefault(&s.StoreTimeout, 5*time.Second)
 	setDefault(&s.Attempts, 12)
+	if s.Apply != nil {
+		setDefault(&s.Concurrency, 8)
+	}
 	setDefault(&s.Concurrency, 256)
-	if inRequest {
+	if s.Apply != nil || s.Inline != nil {
 		setDefault(&s.HandlerTimeout, 2*time.Second)
 	}
 	setDefault(&s.HandlerTimeout, time.Minute)

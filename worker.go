@@ -191,9 +191,10 @@ func (w *Worker) want() (Want, map[string]*Inbox) {
 	return want, inboxes
 }
 
-// isWorked reports whether the source's events are handled by a worker.
+// isWorked reports whether a worker can handle the source's events. Those that
+// are handled in the request reach it only when they are replayed.
 func (in *Inbox) isWorked() bool {
-	return in.src.Handler != nil || in.src.Apply != nil && !in.src.InRequest
+	return in.src.Handler != nil || in.src.Inline != nil || in.src.Apply != nil
 }
 
 // claim claims and starts events, and returns how many.

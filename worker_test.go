@@ -144,61 +144,6 @@ func TestPermanentAndPanicAndRetryAfter(t *testing.T) {
 	})
 }
 
-func TestLongHandlerKeepsItsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		runs := 0
-		b := newBench(t, ichido.Source{HandlerTimeout: time.Hour, Handler: func(ctx context.Context, _ *ichido.Event) error {
-			runs++
-			select {
-			case <-time.After(10 * time.Minute):
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}})
-		id := b.receive(goodBody)
-		b.run(30 * time.Minute)
-		if runs != 1 {
-			t.Errorf("handler ran %d times", runs)
-		}
-		b.expect(id, ichido.Done, ichido.Applied, "", 1)
-	})
-}
-
-func TestHandlerLosesItsContextWithItsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var cause error
-		b := newBench(t, ichido.Source{HandlerTimeout: time.Hour, Handler: func(ctx context.Context, _ *ichido.Event) error {
-			<-ctx.Done()
-			cause = context.Cause(ctx)
-			return cause
-		}})
-		b.receive(goodBody)
-		stolen := forgetful{b.store}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		w := ichido.NewWorker(stolen, b.in)
-		w.Log = quiet
-		if err := w.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if !errors.Is(cause, ichido.ErrLeaseLost) {
-			t.Errorf("cause of the handler's context is %v", cause)
-		}
-	})
-}
-
-// forgetful says that every lease is lost.
-type forgetful struct{ *memory.Store }
-
-func (f forgetful) Extend(_ context.Context, records []*ichido.Record, _ time.Duration) ([]error, error) {
-	errs := make([]error, len(records))
-	for i := range errs {
-		errs[i] = ichido.ErrLeaseLost
-	}
-	return errs, nil
-}
-
 func TestDrainGivesTheAttemptBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, ichido.Source{HandlerTimeout: time.Hour, Handler: func(ctx context.Context, _ *ichido.Event) error {
