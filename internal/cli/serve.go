@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,9 +19,7 @@ import (
 )
 
 func (a *app) serve() *cobra.Command {
-	var p place
-	var verbose bool
-	var listen, admin string
+	var o serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Receive, store, confirm and deliver webhooks",
@@ -31,32 +30,52 @@ run with fresh secrets. HOOK_PATH_TOKEN and HOOK_SHARED_SECRET, when set, make
 the source /hooks/gemini/{token} without any file.
 
 A change of the file, or SIGHUP, reloads it; a file with a problem changes
-nothing. SIGTERM finishes what is in flight and exits.`,
+nothing, and what the environment says changes with a restart. SIGTERM
+finishes what is in flight and exits.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			level := slog.LevelInfo
-			if verbose {
+			if o.verbose {
 				level = slog.LevelDebug
 			}
-			return a.runServe(cmd.Context(), &p, listen, admin, a.logger(level))
+			return a.runServe(cmd.Context(), &o, a.logger(level))
 		},
 	}
-	cmd.Flags().StringVarP(&p.config, "config", "c", "", "configuration file (default "+defaultConfig+")")
-	cmd.Flags().StringVar(&p.store, "store", "", "store, for example sqlite:inbox.db (default: the configuration's)")
-	cmd.Flags().StringVar(&listen, "listen", "", "address for deliveries (default: the configuration's)")
-	cmd.Flags().StringVar(&admin, "admin-listen", "", "address of the admin listener (default: the configuration's)")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log more")
+	f := cmd.Flags()
+	f.StringVarP(&o.config, "config", "c", "", "configuration file (default "+defaultConfig+")")
+	f.StringVar(&o.store, "store", "", "store, for example sqlite:inbox.db (default: the configuration's)")
+	f.StringVar(&o.listen, "listen", "", "address for deliveries (default: the configuration's)")
+	f.StringVar(&o.admin, "admin-listen", "", "address of the admin listener (default: the configuration's)")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 	return cmd
 }
 
-func (a *app) runServe(ctx context.Context, p *place, listen, admin string, log *slog.Logger) error {
-	file, path, err := a.load(p)
-	if errors.Is(err, os.ErrNotExist) && p.config == "" {
+// serveFlags are the flags of serve. Its addresses and its store stand over
+// those of the configuration, also when that is read again.
+type serveFlags struct {
+	place
+	listen, admin string
+	verbose       bool
+}
+
+func (o *serveFlags) override(c *config.Config) {
+	c.Listen, c.Admin.Listen = cmp.Or(o.listen, c.Listen), cmp.Or(o.admin, c.Admin.Listen)
+	if o.store != "" {
+		c.Store = storeConfig(o.store).Store
+	}
+}
+
+func (a *app) runServe(ctx context.Context, o *serveFlags, log *slog.Logger) (err error) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	file, path, err := a.find(&o.place)
+	if errors.Is(err, os.ErrNotExist) && o.config == "" {
 		if err = writeFirstConfig(); err != nil {
 			return err
 		}
 		log.Info("wrote a configuration with fresh secrets", "file", defaultConfig)
-		file, path, err = a.load(p)
+		file, path, err = a.find(&o.place)
 	}
 	if err != nil {
 		return err
@@ -64,29 +83,56 @@ func (a *app) runServe(ctx context.Context, p *place, listen, admin string, log 
 	if err := file.Problems(); err != nil {
 		return badConfig(path, err)
 	}
-	file.Listen, file.Admin.Listen = cmp.Or(listen, file.Listen), cmp.Or(admin, file.Admin.Listen)
+	written := file.Config
+	o.override(&file.Config)
 	gateway.TuneCollector(a.env.LookupEnv)
 	store, closeStore, err := a.openStore(ctx, &file.Config, true)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, closeStore()) }()
 	opts := gateway.Options{Config: file, Store: store, Getenv: a.env.LookupEnv, Log: log}
 	if path != "" {
-		opts.Reload = func() (*config.File, error) { return config.Load(path) }
+		opts.Reload = func() (*config.File, error) { return o.reload(path, &written, log) }
 	}
 	g, err := gateway.New(opts)
 	if err != nil {
-		return errors.Join(badConfig(path, err), closeStore())
+		return badConfig(path, err)
 	}
 	logStart(log, g, &file.Config)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if path != "" {
-		go watch(ctx, g, path, log)
-	}
+	var watcher sync.WaitGroup
+	watcher.Go(func() { watch(ctx, g, path, hup, log) })
 	err = g.Run(ctx)
+	stop()
+	watcher.Wait()
 	log.Info("stopped")
-	return errors.Join(err, closeStore())
+	return err
+}
+
+// reload reads the configuration again. Where the command line stands over a
+// setting that has changed in the file since it was written, it says so.
+func (o *serveFlags) reload(path string, written *config.Config, log *slog.Logger) (*config.File, error) {
+	file, err := config.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range []struct {
+		name          string
+		set           string
+		before, after string
+	}{
+		{"listen", o.listen, written.Listen, file.Listen},
+		{"admin.listen", o.admin, written.Admin.Listen, file.Admin.Listen},
+		{"store", o.store, written.Store, file.Store},
+	} {
+		if s.set != "" && s.before != s.after {
+			log.Warn("the command line stands over this setting of the file", "setting", s.name)
+		}
+	}
+	o.override(&file.Config)
+	return file, nil
 }
 
 // badConfig returns what is wrong with a configuration as an error of usage.
@@ -112,12 +158,10 @@ func logStart(log *slog.Logger, g *gateway.Gateway, c *config.Config) {
 }
 
 // watch reloads the configuration on SIGHUP, and when the file has changed
-// and stayed the same for one look.
-func watch(ctx context.Context, g *gateway.Gateway, path string, log *slog.Logger) {
+// and stayed the same for one look. Without a file there is nothing to read
+// again: the environment of a process does not change.
+func watch(ctx context.Context, g *gateway.Gateway, path string, hup <-chan os.Signal, log *slog.Logger) {
 	const look = 2 * time.Second
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	loaded := fileState(path)
@@ -127,6 +171,10 @@ func watch(ctx context.Context, g *gateway.Gateway, path string, log *slog.Logge
 		case <-ctx.Done():
 			return
 		case <-hup:
+			if path == "" {
+				log.Warn("there is nothing to reload: the configuration is in the environment, which changes only with a restart")
+				continue
+			}
 		case <-ticker.C:
 			now := fileState(path)
 			settled := now == seen

@@ -216,7 +216,8 @@ func (g *Gateway) worker() *ichido.Worker {
 
 // Reload reads the configuration again and swaps it in as a whole. A
 // configuration with a problem changes nothing. What cannot change while the
-// process runs (listeners, store, limits) is named in the log.
+// process runs (listeners, store, limits) is named in the log, each time until
+// it is again as it was at the start.
 func (g *Gateway) Reload() error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
@@ -231,23 +232,37 @@ func (g *Gateway) Reload() error {
 	if err != nil {
 		return err
 	}
-	before := g.current.Load().file
-	for _, fixed := range []struct {
-		name    string
-		changed bool
-	}{
-		{"listen", before.Listen != file.Listen},
-		{"admin.listen", before.Admin.Listen != file.Admin.Listen},
-		{"store", before.Store != file.Store},
-		{"limits", before.Limits != file.Limits},
-	} {
-		if fixed.changed {
-			g.log.Warn("this setting changes only with a restart", "setting", fixed.name)
-		}
+	for _, name := range fixedDifferences(&g.opts.Config.Config, &file.Config) {
+		g.log.Warn("this setting changes only with a restart", "setting", name)
 	}
 	g.current.Store(s)
 	g.log.Info("configuration reloaded", "sources", len(s.inboxes))
 	return nil
+}
+
+// fixedDifferences returns the names of the settings that differ and that
+// cannot change while the process runs.
+func fixedDifferences(a, b *config.Config) []string {
+	var names []string
+	for _, s := range []struct {
+		name string
+		same bool
+	}{
+		{"listen", a.Listen == b.Listen},
+		{"admin.listen", a.Admin.Listen == b.Admin.Listen},
+		{"store", a.Store == b.Store},
+		{"limits.connections", a.Limits.Connections == b.Limits.Connections},
+		{"limits.small_bodies", a.Limits.SmallBodies == b.Limits.SmallBodies},
+		{"limits.large_bodies", a.Limits.LargeBodies == b.Limits.LargeBodies},
+		{"limits.unverified_rate", a.Limits.UnverifiedRate == b.Limits.UnverifiedRate},
+		{"limits.events", a.Limits.Events == b.Limits.Events},
+		{"limits.free_disk", a.Limits.FreeDisk == b.Limits.FreeDisk},
+	} {
+		if !s.same {
+			names = append(names, s.name)
+		}
+	}
+	return names
 }
 
 // snapshot builds every source of a configuration, or reports every problem.
