@@ -32,9 +32,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"strings"
+	"slices"
 	"time"
 
 	"ichido.dev/ichido"
@@ -103,21 +102,13 @@ func newAsker(client *http.Client, allow []string, base *url.URL, header http.He
 		maxBytes = defaultMaxBytes
 	}
 	if client == nil {
-		host := base.Hostname()
-		if _, err := netip.ParseAddr(host); err == nil || strings.EqualFold(host, "localhost") {
-			allow = append(allow[:len(allow):len(allow)], host)
-		}
 		var err error
+		allow = slices.Concat(allow, outbound.Literal(base.Hostname()))
 		if client, err = outbound.NewClient(outbound.Options{Allow: allow}); err != nil {
 			return nil, err
 		}
 	}
 	return &asker{client: client, header: header, maxBytes: maxBytes}, nil
-}
-
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
 }
 
 // secretText reports whether text can be a secret in a header.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/internal/loopback"
 	"ichido.dev/ichido/internal/outbound"
 )
 
@@ -108,7 +109,7 @@ func newGemini(o GeminiOptions) (*gemini, error) {
 	if err != nil || base.Hostname() == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, errors.New(`the base URL must be of the form "https://host"`)
 	}
-	if base.Scheme != "https" && (base.Scheme != "http" || !isLoopback(base.Hostname())) {
+	if base.Scheme != "https" && (base.Scheme != "http" || !loopback.Is(base.Hostname())) {
 		return nil, errors.New("the base URL must be https: the API key is sent to it")
 	}
 	if o.NotFoundFor < 0 {

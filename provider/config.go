@@ -73,8 +73,9 @@ type Config struct {
 
 	BodyLimit int64 // bytes; 0 for the profile's
 
-	// HTTPClient fetches key sets; http.DefaultTransport with a timeout by
-	// default. Redirects are never followed.
+	// HTTPClient fetches key sets; one over http.DefaultTransport by default,
+	// which reaches any address. Whichever it is, a fetch ends after 5
+	// seconds, follows no redirect, sends no cookie, and reads at most 256 KiB.
 	HTTPClient *http.Client
 }
 
@@ -83,7 +84,7 @@ type Config struct {
 // pins. A fetched set is kept, and refreshed at most every five minutes.
 type KeySet struct {
 	JSON []byte
-	URL  string // https, or http on a loopback address
+	URL  string // https, or http on a loopback address or localhost
 }
 
 // settings returns the values of the profile's settings, with defaults.

@@ -19,6 +19,14 @@
 // both directions, after the signature; only what a signature covers
 // identifies an event.
 //
+// The provider of such a source also implements [ichido.Inspector],
+// [ichido.Challenger] and [ichido.Acknowledger]. A value that wraps it, to log
+// or to count, has only the methods it declares: without Inspect, bodies are
+// not judged before a handler; without Challenge, handshakes such as Slack's
+// and Discord's go unanswered; without Acknowledge, senders get the standard
+// answer instead of the one they expect. Embedding [ichido.Provider] forwards
+// Verify alone, so a wrapper must forward the three others itself.
+//
 // The package does not read request bodies from the network, store events,
 // retry, or confirm events with a sender's API, and it makes no request of its
 // own but for a key set that a configuration asks for. Schemes that the

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/internal/loopback"
 )
 
 // Bounds on published key sets.
@@ -81,11 +81,10 @@ func checkKeySetURL(address string) error {
 	if u.Scheme == "https" {
 		return nil
 	}
-	ip := net.ParseIP(u.Hostname())
-	if u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()) {
+	if u.Scheme == "http" && loopback.Is(u.Hostname()) {
 		return nil
 	}
-	return errors.New("url must be https (http only on a loopback address)")
+	return errors.New("url must be https (http only on a loopback address or localhost)")
 }
 
 // use calls try with the keys, and once more after a refresh when no key

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -204,6 +205,50 @@ func TestPrivateKeysOfASetAreNotUsed(t *testing.T) {
 	}})
 	if keys, err := parseKeySet(data); err == nil {
 		t.Errorf("used %d keys", len(keys))
+	}
+}
+
+// A key server that hangs holds up a request for a bounded time, whatever the
+// client says.
+func TestAKeyServerThatHangsIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})}
+		p := dynamicSource(t, Config{KeySet: &KeySet{URL: "https://keys.example.com"}, HTTPClient: client})
+		start := time.Now()
+		if code := codeOf(v1a(t, p, suiteNow)); code != ichido.CodeUnavailable || time.Since(start) != keySetTimeout {
+			t.Errorf("code %q after %v", code, time.Since(start))
+		}
+	})
+}
+
+func TestKeySetClients(t *testing.T) {
+	mine := &http.Client{Transport: roundTripper(nil), Timeout: time.Hour}
+	for name, c := range map[string]*Config{"default": {KeySet: &KeySet{}}, "given": {KeySet: &KeySet{}, HTTPClient: mine}} {
+		cache, err := newKeyCache(c, "https://keys.example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cache.client.CheckRedirect(nil, nil); err != http.ErrUseLastResponse || cache.client.Timeout == 0 {
+			t.Errorf("%s: redirects: %v, timeout %v", name, err, cache.client.Timeout)
+		}
+	}
+	if mine.CheckRedirect != nil {
+		t.Error("the given client was changed")
+	}
+}
+
+func TestPlainKeySetURLsAreOfThisMachine(t *testing.T) {
+	for address, want := range map[string]bool{
+		"https://keys.example.com/jwks": true, "http://localhost:80/": true, "http://LOCALHOST/": true, "http://127.0.0.2/": true, "http://[::1]:1/": true,
+		"http://keys.example.com/": false, "http://10.0.0.1/": false, "http://localhost.example.com/": false, "http://127.1/": false, "ftp://localhost/": false,
+		"https://user:pass@keys.example.com/": false, "https:///x": false, "https://keys.example.com/#x": false, "": false,
+	} {
+		if err := checkKeySetURL(address); (err == nil) != want {
+			t.Errorf("%q: %v", address, err)
+		}
 	}
 }
 

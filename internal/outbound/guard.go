@@ -110,6 +110,16 @@ func (g *guard) allowPrefix(entry string) error {
 	return nil
 }
 
+// Literal returns what [Options].Allow needs for a host, without a port and
+// without brackets, that is written as an address or as localhost: whoever
+// wrote that has said what he wants. It returns nil for every other name.
+func Literal(host string) []string {
+	if _, err := netip.ParseAddr(host); err == nil || strings.EqualFold(host, "localhost") {
+		return []string{host}
+	}
+	return nil
+}
+
 func validHost(name string) bool {
 	if name == "" || len(name) > 253 {
 		return false

@@ -290,3 +290,18 @@ func TestAGuardHoldsForEveryRangeOnItsEdges(t *testing.T) {
 		}
 	}
 }
+
+func TestHostsWrittenAsAddressesAreAllowed(t *testing.T) {
+	for host, want := range map[string]bool{
+		"127.0.0.1": true, "10.1.2.3": true, "192.0.2.1": true, "::1": true, "fd00::1": true, "localhost": true, "LocalHost": true,
+		"": false, "example.com": false, "localhost.": false, "app.localhost": false, "127.1": false, "[::1]": false, "10.0.0.0/8": false,
+	} {
+		allow := Literal(host)
+		if (len(allow) == 1) != want {
+			t.Errorf("Literal(%q) is %q", host, allow)
+		}
+		if _, err := newGuard(allow); err != nil {
+			t.Errorf("%q: %v", host, err)
+		}
+	}
+}
