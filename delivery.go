@@ -102,6 +102,10 @@ type Proof struct {
 // same for all of them) and with code [CodeUnavailable] when it cannot tell,
 // for example because a key server is down. Its errors MUST NOT hold a
 // secret, an expected MAC or a path token.
+//
+// What else a sender needs is found by the interfaces below. A Provider that
+// wraps another one must pass on those that the inner one has: embedding a
+// Provider value in a struct passes on Verify alone.
 type Provider interface {
 	Verify(d *Delivery) (Proof, error)
 }

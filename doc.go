@@ -9,7 +9,7 @@
 //	src.Handler = func(ctx context.Context, e *ichido.Event) error { … }
 //	inbox, err := ichido.NewInbox(store, src)
 //	http.Handle("/webhooks/stripe", inbox)
-//	go ichido.NewWorker(store, inbox).Run(ctx)
+//	err = ichido.NewWorker(store, inbox).Run(ctx) // beside the http.Server, until ctx ends
 //
 // The provider comes from package provider, the store from one of the folders
 // of store. The program ichido, in cmd/ichido, is the same as a server that
@@ -28,8 +28,9 @@
 //     with a stable id, and never by two at a time under a live lease.
 //   - True. A source can require that the provider's own API confirms an
 //     event before its handler runs.
-//   - Answerable. Every accepted, quarantined and dead event can be found,
-//     explained and replayed; every refusal is counted by its cause.
+//   - Answerable. Every accepted, quarantined and dead event can be found and
+//     explained, and done and dead ones replayed; every refusal is counted by
+//     its cause.
 //
 // # Not guaranteed
 //

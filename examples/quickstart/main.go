@@ -8,10 +8,14 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"syscall"
+	"time"
 
 	_ "modernc.org/sqlite" // the database driver
 
@@ -21,13 +25,11 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	mux := http.NewServeMux()
-	db, err := sql.Open("sqlite", "file:quickstart.db")
+	listener, err := net.Listen("tcp", "127.0.0.1:8080")
 	if err == nil {
-		defer db.Close()
-		err = run(ctx, mux, db)
+		err = serve(ctx, listener, "quickstart.db")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
@@ -35,13 +37,35 @@ func main() {
 	}
 }
 
-// run serves on port 8080 until ctx ends.
-func run(ctx context.Context, mux *http.ServeMux, db *sql.DB) error {
+// serve receives and handles events until ctx ends or the listener fails.
+func serve(ctx context.Context, listener net.Listener, file string) error {
+	db, err := sql.Open("sqlite", "file:"+file)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
 	store, err := sqlite.Open(ctx, db, sqlite.Options{})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+
+	serving, stop := context.WithCancelCause(ctx)
+	mux := http.NewServeMux()
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	err = receive(serving, store, mux, func() { stop(server.Serve(listener)) })
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err = errors.Join(err, server.Shutdown(grace))
+	if ctx.Err() == nil { // nobody asked for the end
+		err = errors.Join(err, context.Cause(serving))
+	}
+	return err
+}
+
+// receive mounts the inbox, has it served, and works what it stores until ctx
+// ends.
+func receive(ctx context.Context, store *sqlite.Store, mux *http.ServeMux, serve func()) error {
 	// region: quickstart
 	src, err := provider.New("stripe", provider.Config{
 		Secrets: []provider.Secret{{Value: os.Getenv("STRIPE_WEBHOOK_SECRET")}},
@@ -58,10 +82,7 @@ func run(ctx context.Context, mux *http.ServeMux, db *sql.DB) error {
 		return err
 	}
 	mux.Handle("/webhooks/stripe", inbox)
-	worker := ichido.NewWorker(store, inbox)
+	go serve()                                     // your http.Server, with mux
+	return ichido.NewWorker(store, inbox).Run(ctx) // handles what is stored, until ctx ends
 	// endregion
-	server := &http.Server{Addr: "127.0.0.1:8080", Handler: mux}
-	context.AfterFunc(ctx, func() { server.Close() })
-	go server.ListenAndServe()
-	return worker.Run(ctx)
 }
