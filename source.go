@@ -41,7 +41,7 @@ type Source struct {
 
 	Handler   Handler
 	Inline    func(ctx context.Context, w http.ResponseWriter, e *Event) error
-	Claims    Claims  // of the inline mode
+	Claims    Claims  // of the inline mode; they know keys only: a queue is what tells a conflict from a duplicate
 	Apply     Applier // of the transaction mode
 	InRequest bool    // apply during the request instead of in the worker
 
