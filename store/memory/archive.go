@@ -60,7 +60,8 @@ func (s *Store) List(_ context.Context, f ichido.Filter) ([]ichido.Record, error
 func (s *Store) Stats(context.Context) (ichido.Stats, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := ichido.Stats{Counts: map[string]map[ichido.State]int{}, Purged: s.removed, Pending: s.claims.pending()}
+	st := ichido.Stats{Counts: map[string]map[ichido.State]int{}, Purged: s.removed}
+	st.Pending, st.PendingKeys = s.claims.pending()
 	now := s.now()
 	for _, row := range s.bySeq {
 		if st.Counts[row.Source] == nil {

@@ -1,9 +1,12 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +22,14 @@ type claims struct {
 	opt Options
 
 	mu        sync.Mutex           // guards the maps
-	held      map[string]string    // key to token
+	held      map[string]hold      // by key
 	completed map[string]time.Time // key to when
+}
+
+// hold is a claim that is held.
+type hold struct {
+	token string
+	at    time.Time
 }
 
 // Claim implements [ichido.Claims]. A held claim has room reserved for its
@@ -52,7 +61,7 @@ func (c *claims) Claim(ctx context.Context, key string) (ichido.Verdict, string,
 		return ichido.Full, "", nil
 	}
 	token := rand.Text()
-	c.held[key] = token
+	c.held[key] = hold{token, milliseconds(c.opt.Clock())}
 	return ichido.Accepted, token, nil
 }
 
@@ -60,7 +69,7 @@ func (c *claims) Claim(ctx context.Context, key string) (ichido.Verdict, string,
 func (c *claims) Complete(_ context.Context, key, token string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if have, ok := c.held[key]; !ok || have != token {
+	if have, ok := c.held[key]; !ok || have.token != token {
 		return ichido.ErrLeaseLost
 	}
 	delete(c.held, key)
@@ -72,15 +81,22 @@ func (c *claims) Complete(_ context.Context, key, token string) error {
 func (c *claims) Release(_ context.Context, key, token string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if have, ok := c.held[key]; !ok || have != token {
+	if have, ok := c.held[key]; !ok || have.token != token {
 		return ichido.ErrLeaseLost
 	}
 	delete(c.held, key)
 	return nil
 }
 
-func (c *claims) pending() int {
+// maxHeldKeys is how many keys of held claims are told.
+const maxHeldKeys = 100
+
+// pending returns how many claims are held, and the keys of the oldest.
+func (c *claims) pending() (n int, oldest []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.held)
+	oldest = slices.SortedFunc(maps.Keys(c.held), func(a, b string) int {
+		return cmp.Or(c.held[a].at.Compare(c.held[b].at), cmp.Compare(a, b))
+	})
+	return len(c.held), oldest[:min(len(oldest), maxHeldKeys)]
 }

@@ -75,7 +75,7 @@ func New(o Options) *Store {
 	}
 	return &Store{
 		opt:    o,
-		claims: claims{opt: o, held: map[string]string{}, completed: map[string]time.Time{}},
+		claims: claims{opt: o, held: map[string]hold{}, completed: map[string]time.Time{}},
 		ready:  make(chan struct{}, 1),
 
 		applying: make(chan struct{}, 1),

@@ -81,7 +81,11 @@ func conditions(f *ichido.Filter) (where string, args []any) {
 		add("source = ?", f.Source)
 	}
 	if f.State != "" { // as a literal, so that a partial index can serve it
-		add(fmt.Sprintf("state = %d", stateCode(f.State)))
+		code := stateCode(f.State)
+		add(fmt.Sprintf("state = %d", code))
+		if code > stateDone {
+			add("state > 2") // the condition of ichido_failed, in its words
+		}
 	}
 	if f.Outcome != "" {
 		add("outcome = ?", f.Outcome)
@@ -119,6 +123,16 @@ const countEvents = `
 	UNION ALL
 	SELECT source, state, count(*) FROM ichido_events INDEXED BY ichido_settled WHERE state > 1 GROUP BY source, state`
 
+// countOthers finds the oldest event that is due by the order of acceptance,
+// which is in the indexes, and counts what is not events.
+const countOthers = `SELECT
+	(SELECT received_at FROM ichido_events WHERE seq = (SELECT min(seq) FROM (
+		SELECT min(seq) AS seq FROM ichido_events INDEXED BY ichido_due      WHERE state = 0 AND deaths = 0 AND due <= ?1
+		UNION ALL
+		SELECT min(seq)        FROM ichido_events INDEXED BY ichido_suspects WHERE state = 0 AND deaths > 0 AND due <= ?1))),
+	(SELECT value FROM ichido_meta WHERE name = 'purged'),
+	(SELECT count(*) FROM ichido_claims INDEXED BY ichido_claims_held WHERE completed_at IS NULL)`
+
 // Stats implements [ichido.Archive]. All of it is of one moment.
 func (s *Store) Stats(ctx context.Context) (ichido.Stats, error) {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -136,15 +150,17 @@ func (s *Store) Stats(ctx context.Context) (ichido.Stats, error) {
 func (s *Store) stats(ctx context.Context, tx *sql.Tx) (ichido.Stats, error) {
 	st := ichido.Stats{Counts: map[string]map[ichido.State]int{}}
 	var oldest *int64
-	err := tx.QueryRowContext(ctx, `SELECT
-		(SELECT min(received_at) FROM ichido_events WHERE state = 0 AND due <= ?),
-		(SELECT value FROM ichido_meta WHERE name = 'purged'),
-		(SELECT count(*) FROM ichido_claims WHERE completed_at IS NULL)`, s.now()).Scan(&oldest, &st.Purged, &st.Pending)
+	err := tx.QueryRowContext(ctx, countOthers, s.now()).Scan(&oldest, &st.Purged, &st.Pending)
 	if err != nil {
 		return st, err
 	}
 	if oldest != nil {
 		st.Oldest = timeOf(*oldest)
+	}
+	if st.Pending > 0 {
+		if st.PendingKeys, err = heldClaims(ctx, tx); err != nil {
+			return st, err
+		}
 	}
 	rows, err := tx.QueryContext(ctx, countEvents)
 	if err != nil {

@@ -164,20 +164,12 @@ func scanClaims(out []ichido.Record, rows *sql.Rows, only func(*row) bool) ([]ic
 	return out, errors.Join(rows.Err(), rows.Close())
 }
 
-func (t *txn) sourcesDue() (sources []string, err error) {
-	rows, err := t.w.sources.Query(t.now)
+func (t *txn) sourcesDue() ([]string, error) {
+	sources, err := scanAll[string](t.w.sources.Query(t.now))
 	if err != nil {
 		return nil, fmt.Errorf("find sources: %w", err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var source string
-		if err := rows.Scan(&source); err != nil {
-			return nil, fmt.Errorf("find sources: %w", err)
-		}
-		sources = append(sources, source)
-	}
-	return sources, rows.Err()
+	return sources, nil
 }
 
 // complete gives claimed records the facts and bodies that claiming them did

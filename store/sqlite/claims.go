@@ -69,7 +69,9 @@ func (c *claims) take(t *txn) error {
 			return fmt.Errorf("release claims of owners that are gone: %w", err)
 		}
 	}
-	err := t.w.conn.QueryRowContext(context.Background(), `SELECT count(*) FILTER (WHERE completed_at IS NULL), count(completed_at) FROM ichido_claims`).
+	err := t.w.conn.QueryRowContext(context.Background(), `SELECT
+		(SELECT count(*) FROM ichido_claims INDEXED BY ichido_claims_held      WHERE completed_at IS NULL),
+		(SELECT count(*) FROM ichido_claims INDEXED BY ichido_claims_completed WHERE completed_at IS NOT NULL)`).
 		Scan(&c.held, &c.completed)
 	if err != nil {
 		return fmt.Errorf("count claims: %w", err)
@@ -186,6 +188,15 @@ func (c *claims) end(ctx context.Context, name string, exec func(*txn) (sql.Resu
 		return err
 	}
 	return held(n)
+}
+
+// maxHeldKeys is how many keys of held claims are told.
+const maxHeldKeys = 100
+
+// heldClaims returns the keys of held claims, the oldest first.
+func heldClaims(ctx context.Context, tx *sql.Tx) ([]string, error) {
+	return scanAll[string](tx.QueryContext(ctx, `SELECT key FROM ichido_claims INDEXED BY ichido_claims_held
+		WHERE completed_at IS NULL ORDER BY claimed_at, key LIMIT ?`, maxHeldKeys))
 }
 
 // countClaims changes the counts of claims when the transaction commits, and

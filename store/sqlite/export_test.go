@@ -1,9 +1,6 @@
 package sqlite
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // Hold stops the committer until release is called, as a slow disk would.
 func (s *Store) Hold() (release func()) {
@@ -27,9 +24,4 @@ func (s *Store) SetFreeSpace(ctx context.Context, bytes uint64) error {
 		t.s.disk.free = func(string) (uint64, bool) { return bytes, true }
 		return nil
 	}}, true)
-}
-
-// Queries that must use their index, each with the number of its parameters.
-func Queries() map[string]int {
-	return map[string]int{eventsDue: 3, suspectsDue: 1, sourcesDue: 1, fmt.Sprintf(doneBefore, 0): 3}
 }

@@ -37,6 +37,7 @@ type hooks struct {
 	before func(query string) (err error, applied bool)
 	lie    func(query string) bool // roll back, and say that it was done
 	ran    map[string]int          // how often each statement ran
+	writer map[string]bool         // whether each statement was prepared on a connection that writes
 }
 
 func (h *hooks) ask(query string) (error, bool) {
@@ -63,7 +64,8 @@ func (h *hooks) set(before func(query string) (error, bool)) {
 
 type hookConn struct {
 	driver.Conn
-	h *hooks
+	h      *hooks
+	writes bool
 }
 
 type hookStmt struct {
@@ -81,7 +83,7 @@ type hookTx struct {
 // openHooked opens a database through hooks.
 func openHooked(t testing.TB, path string) (*sql.DB, *hooks) {
 	t.Helper()
-	h := &hooks{Driver: openDB(t, "").Driver(), ran: map[string]int{}}
+	h := &hooks{Driver: openDB(t, "").Driver(), ran: map[string]int{}, writer: map[string]bool{}}
 	db := sql.OpenDB(connector{h, path})
 	t.Cleanup(func() { db.Close() })
 	return db, h
@@ -99,12 +101,20 @@ func (c connector) Connect(context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &hookConn{conn, c.h}, nil
+	return &hookConn{Conn: conn, h: c.h}, nil
 }
 
 func (c *hookConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	stmt, err := c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
+	c.h.prepared(c, query)
 	return &hookStmt{stmt, c.Conn, c.h, query}, err
+}
+
+func (h *hooks) prepared(c *hookConn, query string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.writes = c.writes || query == "BEGIN IMMEDIATE"
+	h.writer[query] = h.writer[query] || c.writes
 }
 
 func (c *hookConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {

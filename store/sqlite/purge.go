@@ -87,18 +87,6 @@ func (t *txn) exec(text string, args ...any) (int64, error) {
 
 // seqs runs a query for numbers and returns them as a JSON list.
 func (t *txn) seqs(query string, args ...any) (list string, err error) {
-	rows, err := t.w.conn.QueryContext(context.Background(), query, args...)
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-	var found []int64
-	for rows.Next() {
-		var seq int64
-		if err := rows.Scan(&seq); err != nil {
-			return "", err
-		}
-		found = append(found, seq)
-	}
-	return seqList(len(found), func(i int) int64 { return found[i] }), rows.Err()
+	found, err := scanAll[int64](t.w.conn.QueryContext(context.Background(), query, args...))
+	return seqList(len(found), func(i int) int64 { return found[i] }), err
 }

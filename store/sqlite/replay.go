@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"ichido.dev/ichido"
@@ -13,6 +14,9 @@ import (
 // accepts run between.
 const chunk = 500
 
+// replayable is what can be replayed; see conditions.
+const replayable = "state IN (2, 3) AND purged = 0 AND outcome <> 'split'"
+
 // Replay implements [ichido.Archive]. It works in transactions of at most 500
 // events; when one fails, those before it stay replayed and are counted.
 func (s *Store) Replay(ctx context.Context, f ichido.Filter, dryRun bool) (int, error) {
@@ -21,7 +25,7 @@ func (s *Store) Replay(ctx context.Context, f ichido.Filter, dryRun bool) (int, 
 		limit = math.MaxInt
 	}
 	where, args := conditions(&f)
-	where += " AND state IN (2, 3) AND purged = 0 AND outcome <> 'split'"
+	where += " AND " + replayable
 	n, err := 0, error(nil)
 	if dryRun {
 		err = s.db.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM ichido_events WHERE `+where+` LIMIT ?)`, append(args, limit)...).Scan(&n)
@@ -37,43 +41,50 @@ func (s *Store) Replay(ctx context.Context, f ichido.Filter, dryRun bool) (int, 
 	return n, nil
 }
 
+// replay looks for the events outside of the write lock, because no index may
+// serve the filter and others wait for the writer.
 func (s *Store) replay(ctx context.Context, where string, args []any, limit int) (n int, err error) {
-	var after int64
-	for n < limit {
+	if err := s.Err(); err != nil {
+		return 0, unavailable("replay events", broken, err)
+	}
+	query := `SELECT seq FROM ichido_events WHERE ` + where + ` AND seq > ? ORDER BY seq LIMIT ?`
+	for after := int64(0); n < limit; {
 		batch := min(limit-n, chunk)
-		var changed int
-		o := &op{name: "replay events", phase: otherPhase, rows: batch, run: func(t *txn) error {
-			changed = 0
-			rows, err := t.w.conn.QueryContext(context.Background(), `UPDATE ichido_events
-				SET state = 0, due = ?, outcome = '', cause = '', settled_at = 0, attempts = 0, deaths = 0, replays = replays + 1
-				WHERE seq IN (SELECT seq FROM ichido_events WHERE `+where+` AND seq > ? ORDER BY seq LIMIT ?) RETURNING seq`,
-				append(append([]any{t.now}, args...), after, batch)...)
-			if err != nil {
-				return fmt.Errorf("replay events: %w", err)
-			}
-			defer rows.Close()
-			last := after
-			for rows.Next() {
-				var seq int64
-				if err := rows.Scan(&seq); err != nil {
-					return fmt.Errorf("replay events: %w", err)
-				}
-				last = max(last, seq)
-				changed++
-			}
-			t.wake = t.wake || changed > 0
-			t.after = append(t.after, func() { after = last })
-			return rows.Err()
-		}}
-		if err := s.do(ctx, o, true); err != nil {
-			return n, err
+		seqs, err := scanAll[int64](s.db.QueryContext(ctx, query, append(slices.Clone(args), after, batch)...))
+		if err != nil {
+			return n, readError("replay events", err)
 		}
-		n += changed
-		if changed < batch {
+		if len(seqs) > 0 {
+			changed, err := s.replayThese(ctx, seqs)
+			if err != nil {
+				return n, err
+			}
+			n += changed
+		}
+		if len(seqs) < batch {
 			break
 		}
+		after = seqs[batch-1]
 	}
 	return n, nil
+}
+
+// replayThese replays those of the events that still can be.
+func (s *Store) replayThese(ctx context.Context, seqs []int64) (int, error) {
+	list := seqList(len(seqs), func(i int) int64 { return seqs[i] })
+	var changed int64
+	o := &op{name: "replay events", phase: otherPhase, rows: len(seqs), run: func(t *txn) (err error) {
+		changed, err = t.exec(`UPDATE ichido_events
+			SET state = 0, due = ?, outcome = '', cause = '', settled_at = 0, attempts = 0, deaths = 0, replays = replays + 1
+			WHERE seq IN (SELECT value FROM json_each(?)) AND `+replayable, t.now, list)
+		if err != nil {
+			return fmt.Errorf("replay events: %w", err)
+		}
+		t.wake = t.wake || changed > 0
+		return nil
+	}}
+	err := s.do(ctx, o, true)
+	return int(changed), err
 }
 
 // whyNot says why the one event that f names was not replayed.

@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"database/sql"
 	"encoding/hex"
+	"errors"
 	"time"
 
 	"ichido.dev/ichido"
@@ -95,6 +97,22 @@ func (x *row) record() ichido.Record {
 	r.Due = timeOf(x.due)
 	r.SettledAt = timeOf(x.settledAt)
 	return r
+}
+
+// scanAll reads rows of one column.
+func scanAll[T any](rows *sql.Rows, err error) (all []T, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var one T
+		if err := rows.Scan(&one); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, errors.Join(rows.Err(), rows.Close())
 }
 
 // timeOf returns the zero time for 0.

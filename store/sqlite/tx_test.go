@@ -184,28 +184,3 @@ func TestForeignKeysHoldInTransactions(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestQueriesUseTheirIndexes(t *testing.T) {
-	_, db := openPath(t, newPath(t), sqlite.Options{})
-	for query, n := range sqlite.Queries() {
-		args := make([]any, n)
-		for i := range args {
-			args[i] = 1
-		}
-		rows, err := db.Query("EXPLAIN QUERY PLAN "+query, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var id, parent, notUsed int
-			var detail string
-			if err := rows.Scan(&id, &parent, &notUsed, &detail); err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(detail, "TEMP B-TREE") || strings.HasPrefix(detail, "SCAN ichido") && !strings.Contains(detail, "INDEX") {
-				t.Errorf("%s: %s", query, detail)
-			}
-		}
-	}
-}

@@ -181,9 +181,18 @@ func claimsSimultaneous(t testing.TB, open Open) {
 
 func claimsListed(t testing.TB, open Open) {
 	e := start(t, open, Setup{})
-	token := e.take(ichido.Accepted, "a")
-	e.complete(nil, "b", e.take(ichido.Accepted, "b"))
-	e.same("held", 1, e.stats().Pending)
-	e.release(nil, "a", token)
-	e.same("held after the release", 0, e.stats().Pending)
+	e.same("none", []any{0, []string(nil)}, []any{e.stats().Pending, e.stats().PendingKeys})
+	token := e.take(ichido.Accepted, "second")
+	e.clock.Advance(-time.Second)
+	e.take(ichido.Accepted, "first")
+	e.complete(nil, "completed", e.take(ichido.Accepted, "completed"))
+	e.same("held", []any{2, []string{"first", "second"}}, []any{e.stats().Pending, e.stats().PendingKeys})
+	e.release(nil, "second", token)
+	e.same("held after the release", []any{1, []string{"first"}}, []any{e.stats().Pending, e.stats().PendingKeys})
+	for _, key := range numbered("k", 150) {
+		e.clock.Advance(time.Second)
+		e.take(ichido.Accepted, key)
+	}
+	e.same("number of many", 151, e.stats().Pending)
+	e.same("the oldest of many", append([]string{"first"}, numbered("k", 99)...), e.stats().PendingKeys)
 }

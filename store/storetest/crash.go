@@ -33,7 +33,7 @@ func (e *env) crash() {
 	}
 	e.same("events after the crash", events, after)
 	if e.Claims != nil {
-		stats.Pending = 0 // the owner of the held claims is gone
+		stats.Pending, stats.PendingKeys = 0, nil // the owner of the held claims is gone
 	}
 	e.same("stats after the crash", stats, e.stats())
 	for _, r := range events {

@@ -93,6 +93,7 @@ func (w *walk) put() {
 		}
 		r := NewRecord(source, key, body, w.clock.Now())
 		r.State = []ichido.State{ichido.Pending, ichido.Pending, ichido.Claimed, ichido.Done, ichido.Quarantined}[w.draw("state", 5)]
+		r.Purged = r.State == ichido.Done && w.draw("without a body", 2) == 0
 		if r.State == ichido.Claimed {
 			r.Token, r.Lease = uint64(len(w.held)+1), time.Minute
 		}

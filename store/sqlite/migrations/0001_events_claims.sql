@@ -12,7 +12,7 @@ CREATE TABLE ichido_events (
 	attempts    INTEGER NOT NULL DEFAULT 0,
 	deaths      INTEGER NOT NULL DEFAULT 0,
 	size        INTEGER NOT NULL,              -- length of the body, bytes
-	flags       INTEGER NOT NULL,              -- 1 confirm, 2 type_signed, bits 2-3 strength, from bit 8 secret
+	flags       INTEGER NOT NULL,              -- bit 1 type_signed, bits 2-3 strength, from bit 8 secret
 	fingerprint BLOB    NOT NULL,              -- 32 bytes
 	type        TEXT    NOT NULL,
 	scheme      TEXT    NOT NULL,
@@ -37,6 +37,9 @@ CREATE INDEX ichido_leases   ON ichido_events (due)         WHERE state = 1;
 -- end, beside the last one that did.
 CREATE INDEX ichido_settled  ON ichido_events (source, state, purged, settled_at) WHERE state > 1;
 
+-- What somebody should look at: few among many that went well.
+CREATE INDEX ichido_failed   ON ichido_events (state) WHERE state > 2;
+
 CREATE TABLE ichido_bodies (
 	seq       INTEGER PRIMARY KEY,
 	header    BLOB NOT NULL,
@@ -54,6 +57,7 @@ CREATE TABLE ichido_claims (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX ichido_claims_completed ON ichido_claims (completed_at) WHERE completed_at IS NOT NULL;
+CREATE INDEX ichido_claims_held      ON ichido_claims (claimed_at, key) WHERE completed_at IS NULL;
 
 -- Counters that outlive what they count.
 --   purged  records removed by Purge
