@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -34,14 +33,14 @@ opens no store and no port. Secrets are never shown.`,
 			if len(args) == 1 {
 				p.config = args[0]
 			}
-			file, path, err := a.load(&p)
-			if errors.Is(err, os.ErrNotExist) && p.config == "" {
-				return usage("name one, or run \"ichido serve\" once: it writes "+defaultConfig, "there is no configuration here")
+			file, path, err := a.find(&p)
+			if errors.Is(err, errNoConfig) {
+				return usage("name one, or run \"ichido serve\" once: it writes "+defaultConfig, "%w", err)
 			}
 			if err != nil {
 				return err
 			}
-			gateway.Check(file, a.env.LookupEnv)
+			gateway.Check(file, a.env.LookupEnv, gateway.SecretsHere)
 			return a.report(file, path)
 		},
 	}

@@ -22,18 +22,18 @@ import (
 
 // withStore opens the store the flags say, for one command.
 func (a *app) withStore(ctx context.Context, p *place, f func(*sqlite.Store) error) error {
+	c := storeConfig(p.store)
 	if p.store == "" || p.config != "" {
-		file, _, err := a.load(p)
-		if err != nil {
-			return &failure{exitUsage, errors.New("which store? there is no configuration here"), "--store sqlite:PATH or --config FILE says it"}
+		file, err := a.load(p)
+		if errors.Is(err, errNoConfig) {
+			return usage("--store sqlite:PATH or --config FILE says it", "which store? %w", err)
 		}
-		return a.use(ctx, file.Store, f)
+		if err != nil {
+			return err
+		}
+		c = &file.Config
 	}
-	return a.use(ctx, p.store, f)
-}
-
-func (a *app) use(ctx context.Context, spec string, f func(*sqlite.Store) error) error {
-	store, closeStore, err := a.openStore(ctx, storeConfig(spec), false)
+	store, closeStore, err := a.openStore(ctx, c, false)
 	if err != nil {
 		return err
 	}

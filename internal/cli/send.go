@@ -104,8 +104,8 @@ func (a *app) runSend(ctx context.Context, name string, f *sendFlags) error {
 func (a *app) pack(name string, f *sendFlags) (*parcel, error) {
 	p := &parcel{provider: name, url: f.to}
 	p.sign = provider.SignConfig{Variant: f.variant, ID: f.id, Type: f.eventType, Time: time.Now().Add(-f.age)}
-	file, _, err := a.load(&f.place)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	file, err := a.load(&f.place)
+	if err != nil && !errors.Is(err, errNoConfig) {
 		return nil, err
 	}
 	if err == nil {

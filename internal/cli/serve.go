@@ -69,17 +69,18 @@ func (a *app) runServe(ctx context.Context, o *serveFlags, log *slog.Logger) (er
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	file, path, err := a.find(&o.place)
-	if errors.Is(err, os.ErrNotExist) && o.config == "" {
+	file, path, err := a.read(&o.place)
+	if errors.Is(err, errNoConfig) {
 		if err = writeFirstConfig(); err != nil {
 			return err
 		}
 		log.Info("wrote a configuration with fresh secrets", "file", defaultConfig)
-		file, path, err = a.find(&o.place)
+		file, path, err = a.read(&o.place)
 	}
 	if err != nil {
 		return err
 	}
+	gateway.Check(file, a.env.LookupEnv, gateway.SecretsHere)
 	if err := file.Problems(); err != nil {
 		return badConfig(path, err)
 	}

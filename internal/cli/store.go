@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"ichido.dev/ichido/internal/config"
+	"ichido.dev/ichido/internal/gateway"
 	"ichido.dev/ichido/store/sqlite"
 )
 
@@ -67,10 +68,29 @@ type place struct {
 	store  string // overrides the configuration's
 }
 
+// errNoConfig says that nothing names a configuration and that there is none
+// at the default place.
+var errNoConfig = errors.New("there is no configuration here")
+
 // load returns the configuration that the flags, the environment or the
-// default say.
-func (a *app) load(p *place) (*config.File, string, error) {
+// default say, and refuses one with a problem: every problem that "ichido
+// check" finds, but for secrets that only the server has.
+func (a *app) load(p *place) (*config.File, error) {
 	file, path, err := a.find(p)
+	if err != nil {
+		return nil, err
+	}
+	gateway.Check(file, a.env.LookupEnv, gateway.SecretsElsewhere)
+	if err := file.Problems(); err != nil {
+		return nil, badConfig(path, err)
+	}
+	return file, nil
+}
+
+// find returns the configuration with its path, "" for the environment, and
+// its problems.
+func (a *app) find(p *place) (*config.File, string, error) {
+	file, path, err := a.read(p)
 	if err != nil {
 		return nil, "", err
 	}
@@ -80,24 +100,24 @@ func (a *app) load(p *place) (*config.File, string, error) {
 	return file, path, nil
 }
 
-func (a *app) find(p *place) (*config.File, string, error) {
-	if p.config != "" {
-		file, err := config.Load(p.config)
+func (a *app) read(p *place) (*config.File, string, error) {
+	path := p.config
+	if path == "" {
+		file, err := config.FromEnvironment(a.env.LookupEnv)
 		if err != nil {
-			return nil, "", usage("--config names the file", "%w", err)
+			return nil, "", usage("", "%w", err)
 		}
-		return file, p.config, nil
+		if file != nil {
+			return file, "", nil
+		}
+		if _, err := os.Stat(defaultConfig); errors.Is(err, os.ErrNotExist) {
+			return nil, "", errNoConfig
+		}
+		path = defaultConfig
 	}
-	file, err := config.FromEnvironment(a.env.LookupEnv)
+	file, err := config.Load(path)
 	if err != nil {
-		return nil, "", usage("", "%w", err)
+		return nil, "", usage("--config names the file", "%w", err)
 	}
-	if file != nil {
-		return file, "", nil
-	}
-	if _, err := os.Stat(defaultConfig); err == nil {
-		file, err := config.Load(defaultConfig)
-		return file, defaultConfig, err
-	}
-	return nil, "", os.ErrNotExist
+	return file, path, nil
 }

@@ -208,7 +208,7 @@ func (d *decoder) structure(n ast.Node, v reflect.Value, path string) {
 func (d *decoder) unknown(key *token.Token, path string, names []string, secret bool) {
 	name := clean(key.Value)
 	cure := "remove it; known here: " + strings.Join(names, ", ")
-	near := nearest(name, names)
+	near := Nearest(name, names)
 	switch {
 	case near != "":
 		cure = fmt.Sprintf("did you mean %q?", near)

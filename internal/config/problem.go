@@ -106,9 +106,10 @@ func mask(text string, at int, secret bool) (masked string, moved int) {
 // longWord is how long a word may be that is shown where no secret is expected.
 const longWord = 80
 
-// nearest returns the candidate closest to name, "" when none is near.
-func nearest(name string, candidates []string) string {
-	best, bestDistance := "", 3
+// Nearest returns the candidate closest to name by spelling, "" when none is
+// near.
+func Nearest(name string, candidates []string) string {
+	best, bestDistance := "", min(3, len(name)) // of a letter or two nothing is left
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
 			best, bestDistance = c, d

@@ -29,10 +29,20 @@ type endpoint struct {
 	keepKeys   config.Keep
 }
 
+// Secrets says whether a configuration's references to secrets and key files
+// must resolve in this process.
+type Secrets bool
+
+// Where the secrets of a configuration are.
+const (
+	SecretsHere      Secrets = true
+	SecretsElsewhere Secrets = false // in the environment of the server only, perhaps
+)
+
 // Check builds every source of a configuration without serving it, and
 // records every problem in the file.
-func Check(file *config.File, getenv func(string) (string, bool)) {
-	for i, e := range build(file, &Options{Getenv: getenv}) {
+func Check(file *config.File, getenv func(string) (string, bool), secrets Secrets) {
+	for i, e := range build(file, &Options{Getenv: getenv}, secrets) {
 		if e.broken {
 			continue
 		}
@@ -50,6 +60,7 @@ type builder struct {
 	file   *config.File
 	opts   *Options
 	signer *outbound.Signer
+	here   Secrets
 	at     string // path of the source in the file
 	in     *config.Source
 	broken bool
@@ -58,11 +69,11 @@ type builder struct {
 
 // build makes the sources of a configuration. It records what is wrong in the
 // file and leaves such sources out of nothing: positions stay the file's.
-func build(file *config.File, opts *Options) []*endpoint {
-	signer := signerOf(file, opts.Getenv)
+func build(file *config.File, opts *Options, here Secrets) []*endpoint {
+	signer := signerOf(file, opts.Getenv, here)
 	endpoints := make([]*endpoint, len(file.Sources))
 	for i := range file.Sources {
-		b := &builder{file: file, opts: opts, signer: signer, at: fmt.Sprintf("sources[%d]", i), in: &file.Sources[i]}
+		b := &builder{file: file, opts: opts, signer: signer, here: here, at: fmt.Sprintf("sources[%d]", i), in: &file.Sources[i]}
 		endpoints[i] = b.endpoint()
 	}
 	return endpoints
@@ -77,7 +88,8 @@ func (b *builder) endpoint() *endpoint {
 	}
 	src := b.verifying()
 	if e.tokened {
-		src.PathTokens = []string{b.secret("path_token", b.in.PathToken.Ref)}
+		token, _ := b.secret("path_token", b.in.PathToken.Ref)
+		src.PathTokens = []string{token}
 	}
 	src.Allow = limiter(b.in.Rate)
 	src.Encoding = b.in.Encoding
@@ -109,20 +121,20 @@ func (b *builder) verifying() ichido.Source {
 		c.Tolerance = &tolerance
 	}
 	for i, s := range b.in.Secrets {
-		value := b.secret(fmt.Sprintf("secrets[%d]", i), s.Ref)
+		value, _ := b.secret(fmt.Sprintf("secrets[%d]", i), s.Ref)
 		c.Secrets = append(c.Secrets, provider.Secret{Value: value, NotBefore: s.NotBefore, NotAfter: s.NotAfter})
 	}
 	b.sharedSecret(&c)
 	c.KeySet = b.keySet()
-	if b.in.Provider == "" {
-		b.broken = true // reported already
+	if !b.providerIsKnown() {
+		b.broken = true
 		return ichido.Source{}
 	}
 	src, err := provider.New(b.in.Provider, c)
 	if err != nil {
 		b.broken = true
 		for _, e := range split(err) {
-			if b.unread && strings.Contains(e.Error(), "secrets") {
+			if b.unread && aboutSecrets(e) {
 				continue // said already
 			}
 			addJoined(b.file, b.at, e)
@@ -131,13 +143,35 @@ func (b *builder) verifying() ichido.Source {
 	return src
 }
 
+// providerIsKnown reports whether there is such a provider, or records that
+// there is none. That one is missing was recorded already.
+func (b *builder) providerIsKnown() bool {
+	names := provider.Names()
+	if b.in.Provider == "" || slices.Contains(names, b.in.Provider) {
+		return b.in.Provider != ""
+	}
+	cure := "use one of " + strings.Join(names, ", ")
+	if near := config.Nearest(b.in.Provider, names); near != "" {
+		cure = fmt.Sprintf("did you mean %q?", near)
+	}
+	b.file.Add(b.at+".provider", fmt.Sprintf("there is no provider %q", b.in.Provider), cure)
+	return false
+}
+
+// aboutSecrets reports whether a problem of a provider may be only that a
+// secret is missing: it also decides which variants there are.
+func aboutSecrets(err error) bool {
+	return strings.Contains(err.Error(), "secrets") || strings.Contains(err.Error(), "no configured variant")
+}
+
 // sharedSecret adds the header and value of the shared-secret provider.
 func (b *builder) sharedSecret(c *provider.Config) {
 	shared := b.in.SharedSecret
 	if !shared.Value.IsSet() {
 		return
 	}
-	c.Secrets = append(c.Secrets, provider.Secret{Value: b.secret("shared_secret.value", shared.Value.Ref)})
+	value, _ := b.secret("shared_secret.value", shared.Value.Ref)
+	c.Secrets = append(c.Secrets, provider.Secret{Value: value})
 	if shared.Header != "" {
 		settings := map[string]string{"header": shared.Header}
 		for name, value := range c.Settings {
@@ -157,7 +191,7 @@ func (b *builder) keySet() *provider.KeySet {
 	case isFile:
 		data, err := os.ReadFile(path)
 		if err != nil {
-			b.file.Add(b.at+".keys", fmt.Sprintf("read key set: %v", err), "")
+			b.missing("keys", fmt.Errorf("read key set: %w", err))
 		}
 		return &provider.KeySet{JSON: data}
 	default:
@@ -179,13 +213,21 @@ func (b *builder) keyClient() *http.Client {
 }
 
 // secret resolves a reference, or records why it cannot.
-func (b *builder) secret(setting string, ref config.Ref) string {
+func (b *builder) secret(setting string, ref config.Ref) (value string, found bool) {
 	value, err := ref.Resolve(b.opts.Getenv)
 	if err != nil {
-		b.unread, b.broken = true, true
+		b.missing(setting, err)
+		return "", false
+	}
+	return value, true
+}
+
+// missing records that a reference cannot be resolved, where it must be.
+func (b *builder) missing(setting string, err error) {
+	b.unread, b.broken = true, true
+	if b.here == SecretsHere {
 		b.file.Add(b.at+"."+setting, err.Error(), "")
 	}
-	return value
 }
 
 // handle sets what is done with the source's events: forwarded where there is
@@ -228,20 +270,31 @@ func (b *builder) confirm(src *ichido.Source) {
 	var err error
 	switch c := b.in.Confirm; {
 	case c.Gemini != nil && c.Gemini.APIKey.IsSet():
-		key := b.secret("confirm.gemini.api_key", c.Gemini.APIKey.Ref)
-		src.Confirm, err = confirm.Gemini(confirm.GeminiOptions{APIKey: key, BaseURL: c.Gemini.BaseURL})
-	case c.HTTP != nil && c.HTTP.URL != "" && c.HTTP.Done != "":
-		headers := map[string]string{}
-		for name, secret := range c.HTTP.Headers {
-			headers[name] = b.secret("confirm.http.headers."+name, secret.Ref)
+		key, found := b.secret("confirm.gemini.api_key", c.Gemini.APIKey.Ref)
+		if found {
+			src.Confirm, err = confirm.Gemini(confirm.GeminiOptions{APIKey: key, BaseURL: c.Gemini.BaseURL})
 		}
-		src.Confirm, err = confirm.HTTP(confirm.HTTPOptions{
-			URL: c.HTTP.URL, Headers: headers, Done: c.HTTP.Done, Refuted: c.HTTP.Refuted, Allow: c.HTTP.Allow,
-		})
+	case c.HTTP != nil && c.HTTP.URL != "" && c.HTTP.Done != "":
+		headers, found := b.confirmHeaders(c.HTTP.Headers)
+		if found {
+			src.Confirm, err = confirm.HTTP(confirm.HTTPOptions{
+				URL: c.HTTP.URL, Headers: headers, Done: c.HTTP.Done, Refuted: c.HTTP.Refuted, Allow: c.HTTP.Allow,
+			})
+		}
 	}
 	if err != nil {
 		b.file.Add(b.at+".confirm", err.Error(), "")
 	}
+}
+
+// confirmHeaders resolves the headers of a confirmation, all of them or not.
+func (b *builder) confirmHeaders(list map[string]config.Secret) (headers map[string]string, all bool) {
+	headers, all = map[string]string{}, true
+	for name, secret := range list {
+		value, found := b.secret("confirm.http.headers."+name, secret.Ref)
+		headers[name], all = value, all && found
+	}
+	return headers, all
 }
 
 // keyRetention returns how long keys are kept: at least as long as the sender

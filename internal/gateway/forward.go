@@ -56,12 +56,14 @@ func literalHost(address string) []string {
 }
 
 // signerOf returns the signer of forwards, nil when no key is configured.
-func signerOf(f *config.File, getenv func(string) (string, bool)) *outbound.Signer {
+func signerOf(f *config.File, getenv func(string) (string, bool), here Secrets) *outbound.Signer {
 	var keys []string
 	for i, s := range f.Signing {
 		value, err := s.Ref.Resolve(getenv)
 		if err != nil {
-			f.Add(fmt.Sprintf("signing[%d]", i), err.Error(), "")
+			if here == SecretsHere {
+				f.Add(fmt.Sprintf("signing[%d]", i), err.Error(), "")
+			}
 			continue
 		}
 		keys = append(keys, value)

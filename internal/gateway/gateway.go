@@ -267,7 +267,7 @@ func fixedDifferences(a, b *config.Config) []string {
 
 // snapshot builds every source of a configuration, or reports every problem.
 func (g *Gateway) snapshot(file *config.File) (*snapshot, error) {
-	endpoints := build(file, &g.opts)
+	endpoints := build(file, &g.opts, SecretsHere)
 	if err := file.Problems(); err != nil {
 		return nil, err
 	}

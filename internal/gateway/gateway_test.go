@@ -421,7 +421,7 @@ func TestConfigurationProblemsNameTheirPlace(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			file := config.Parse([]byte(yaml(test.sources)))
-			Check(file, func(string) (string, bool) { return "", false })
+			Check(file, func(string) (string, bool) { return "", false }, SecretsHere)
 			if err := file.Problems(); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("problems: %v; want one with %q", err, test.want)
 			}
