@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"internal/loopback":     {},
 	"internal/config":       {"internal/placeholder", "internal/loopback", "github.com/goccy/go-yaml"},
 	"internal/view":         {"."},
-	"internal/outbound":     {".", "code.dny.dev/ssrf"},
+	"internal/outbound":     {".", "internal/loopback", "code.dny.dev/ssrf"},
 	"internal/standin":      {},
 	"internal/gen":          {".", "provider", "github.com/go-json-experiment/json", "github.com/goccy/go-yaml"},
 	"internal/gateway": {

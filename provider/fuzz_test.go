@@ -296,3 +296,34 @@ func FuzzCanonicalNumber(f *testing.F) {
 		}
 	})
 }
+
+// A stored body holds no token: verified again, it has [redacted] in its place.
+func FuzzTokenInTheBody(f *testing.F) {
+	for _, body := range []string{`{"token":"` + textSecret + `","type":"x"}`, "a=b&token=" + textSecret, "t%6fken=" + textSecret + "&token", `{"a":"\u0022","token" : "` + textSecret + `"}`} {
+		f.Add(body)
+	}
+	var providers []ichido.Provider
+	for _, from := range []string{"json:token", "form:token"} {
+		profile, err := parseProfile([]byte("id: x\nform: true\nverify: [{kind: token, from: \"" + from + "\"}]\nevents: {key: body}\n"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		source, err := newSource(profile, Config{Secrets: secrets(textSecret)})
+		if err != nil {
+			f.Fatal(err)
+		}
+		providers = append(providers, source.Provider)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		for _, p := range providers {
+			proof, err := p.Verify(&ichido.Delivery{Header: http.Header{}, Body: []byte(body), ReceivedAt: suiteNow})
+			if err != nil {
+				continue
+			}
+			_, err = p.Verify(&ichido.Delivery{Header: http.Header{}, Body: proof.Stored, ReceivedAt: suiteNow})
+			if err != error(errTokenMismatch) {
+				t.Errorf("stored %q of %q: %v", proof.Stored, body, err)
+			}
+		}
+	})
+}

@@ -38,8 +38,8 @@ func homeDialer(home string, next dialFunc) dialFunc {
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// loopback returns a client that may reach servers of the test.
-func loopback(t *testing.T) *http.Client {
+// toLoopback returns a client that may reach servers of the test.
+func toLoopback(t *testing.T) *http.Client {
 	t.Helper()
 	c, err := NewClient(Options{Allow: []string{"127.0.0.1"}})
 	if err != nil {
@@ -59,7 +59,7 @@ func TestLoopbackIsReachedOnlyWhenAllowed(t *testing.T) {
 	if _, err := Exchange(closed, mustRequest(t, server.URL), 10); !errors.Is(err, ErrForbidden) {
 		t.Errorf("without an allow list: %v", err)
 	}
-	answer, err := Exchange(loopback(t), mustRequest(t, server.URL), 10)
+	answer, err := Exchange(toLoopback(t), mustRequest(t, server.URL), 10)
 	if err != nil || string(answer.Body) != "here" {
 		t.Errorf("allowed: %+v, %v", answer, err)
 	}
@@ -104,7 +104,7 @@ func TestARedirectIsTheAnswer(t *testing.T) {
 		http.Redirect(w, r, "/elsewhere?token=canary", http.StatusFound)
 	}))
 	defer server.Close()
-	for name, c := range map[string]*http.Client{"ours": loopback(t), "default": {}} {
+	for name, c := range map[string]*http.Client{"ours": toLoopback(t), "default": {}} {
 		answer, err := Exchange(c, mustRequest(t, server.URL), 100)
 		if err != nil || answer.Status != http.StatusFound || followed {
 			t.Errorf("%s: %+v, %v, followed %v", name, answer, err, followed)
@@ -126,7 +126,7 @@ func TestAnAnswerIsReadUpToTheLimit(t *testing.T) {
 	}))
 	defer server.Close()
 	for path, dropped := range map[string]int64{"/endless": -1, "/declared": 1<<30 - 5000} {
-		answer, err := Exchange(loopback(t), mustRequest(t, server.URL+path), 5000)
+		answer, err := Exchange(toLoopback(t), mustRequest(t, server.URL+path), 5000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestAnAnswerIsReadUpToTheLimit(t *testing.T) {
 func TestAnAnswerOfExactlyTheLimitIsWhole(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "12345") }))
 	defer server.Close()
-	answer, err := Exchange(loopback(t), mustRequest(t, server.URL), 5)
+	answer, err := Exchange(toLoopback(t), mustRequest(t, server.URL), 5)
 	if err != nil || string(answer.Body) != "12345" || answer.Dropped != 0 {
 		t.Errorf("got %+v, %v", answer, err)
 	}
@@ -301,7 +301,7 @@ func TestHTTP2IsSpoken(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	c := loopback(t)
+	c := toLoopback(t)
 	c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
 	answer, err := Exchange(c, mustRequest(t, server.URL), 100)
 	if err != nil || string(answer.Body) != "HTTP/2.0" {

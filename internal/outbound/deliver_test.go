@@ -165,7 +165,7 @@ func TestEveryStatusHasItsMeaning(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	d := mustDestination(t, DestinationOptions{URL: server.URL + "/canary?canary", Client: loopback(t)})
+	d := mustDestination(t, DestinationOptions{URL: server.URL + "/canary?canary", Client: toLoopback(t)})
 	for status = 200; status <= 599; status++ {
 		want := "retry"
 		switch {
@@ -272,7 +272,7 @@ func TestADestinationIsAskedToWaitByItsAnswer(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	_, err := mustDestination(t, DestinationOptions{URL: server.URL, Client: loopback(t)}).Deliver(t.Context(), message())
+	_, err := mustDestination(t, DestinationOptions{URL: server.URL, Client: toLoopback(t)}).Deliver(t.Context(), message())
 	if wait := waitOf(t, err); wait < time.Hour || wait > 72*time.Minute {
 		t.Errorf("wait %v", wait)
 	}
@@ -285,7 +285,7 @@ func TestAnAnswerIsKeptAsHarmlessText(t *testing.T) {
 		io.WriteString(w, answer)
 	}))
 	defer server.Close()
-	result, err := mustDestination(t, DestinationOptions{URL: server.URL, Client: loopback(t)}).Deliver(t.Context(), message())
+	result, err := mustDestination(t, DestinationOptions{URL: server.URL, Client: toLoopback(t)}).Deliver(t.Context(), message())
 	if err == nil || strings.Contains(err.Error(), "ok") {
 		t.Errorf("error %v", err)
 	}
@@ -299,14 +299,14 @@ func TestAnAnswerIsKeptAsHarmlessText(t *testing.T) {
 
 func TestAnAcceptedEventWhoseAnswerBreaksOffIsDelivered(t *testing.T) {
 	address := rawServer(t, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
-	result, err := mustDestination(t, DestinationOptions{URL: "http://" + address, Client: loopback(t)}).Deliver(t.Context(), message())
+	result, err := mustDestination(t, DestinationOptions{URL: "http://" + address, Client: toLoopback(t)}).Deliver(t.Context(), message())
 	if err != nil || result.Status != 200 || result.Excerpt != "half" {
 		t.Errorf("got %+v, %v", result, err)
 	}
 }
 
 func TestADestinationThatIsDownIsTriedAgain(t *testing.T) {
-	d := mustDestination(t, DestinationOptions{URL: "http://user:canary@" + closedPort(t) + "/canary", Client: loopback(t)})
+	d := mustDestination(t, DestinationOptions{URL: "http://user:canary@" + closedPort(t) + "/canary", Client: toLoopback(t)})
 	_, err := d.Deliver(t.Context(), message())
 	if outcome(err) != "retry" || strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("error %v", err)

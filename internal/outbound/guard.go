@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"code.dny.dev/ssrf"
+	"ichido.dev/ichido/internal/loopback"
 )
 
 // ErrForbidden is wrapped by the error of a request to an address that is
@@ -114,7 +115,7 @@ func (g *guard) allowPrefix(entry string) error {
 // without brackets, that is written as an address or as localhost: whoever
 // wrote that has said what he wants. It returns nil for every other name.
 func Literal(host string) []string {
-	if _, err := netip.ParseAddr(host); err == nil || strings.EqualFold(host, "localhost") {
+	if _, err := netip.ParseAddr(host); err == nil || loopback.Is(host) {
 		return []string{host}
 	}
 	return nil
