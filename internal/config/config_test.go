@@ -104,6 +104,58 @@ func TestEveryProblemIsReportedWithItsPlaceAndCure(t *testing.T) {
 	}
 }
 
+// TestPathThatSomeRequestWouldNotMatchIsRefused: each in the place where it
+// stands, with the line, a caret and a cure.
+func TestPathThatSomeRequestWouldNotMatchIsRefused(t *testing.T) {
+	const same = "is the same as that of sources[0]"
+	for _, test := range []struct{ first, second, want string }{
+		{"/a", "/a", same},
+		{"/a", "/a/", same},
+		{"/a/", "/a", same},
+		{"/hooks", "/hooks/", same},
+		{"/", "/", same},
+		{"/hooks/second", "", same},
+		{"/a", "/%61", "holds '%'"},
+		{"/a", "/%2Fb", "holds '%'"},
+		{"/a", "/b c", "holds ' '"},
+		{"/a", "/b?c=d", "holds '?'"},
+		{"/a", "/b#c", "holds '#'"},
+		{"/a", "/{b}", "holds '{'"},
+		{"/a", "/b:c", "holds ':'"},
+		{"/a", "/b+c", "holds '+'"},
+		{"/a", "/b\\\\c", `holds '\\'`},
+		{"/a", "/b\\u0001", `holds '\x01'`},
+		{"/a", "/bé", "holds 'é'"},
+		{"/a", "b", "is not a path"},
+		{"/a", "//b", "holds an empty segment"},
+		{"/a", "/b//", "holds an empty segment"},
+		{"/a", "/b/../c", "holds an empty segment"},
+		{"/a", "/./b", "holds an empty segment"},
+		{"/a", "/livez/", "is used by the gateway itself"},
+		{"/a", "/A", ""},
+		{"/a", "/a/b", ""},
+		{"/a", "/", ""},
+		{"/a", "/~b/c.d/e_f-9/", ""},
+	} {
+		file, place := "sources:\n  - {name: first, path: \""+test.first+"\", provider: github}\n", "3:5: sources[1].path: "
+		if test.second == "" {
+			file += "  - {name: second, provider: github}\n"
+		} else {
+			file += "  - {name: second, provider: github, path: \"" + test.second + "\"}\n"
+			place = "3:38: sources[1].path: "
+		}
+		err := Parse([]byte(file)).Problems()
+		var problems Problems
+		switch errors.As(err, &problems); {
+		case test.want == "" && err == nil:
+		case test.want == "" || len(problems) != 1 || !strings.HasPrefix(err.Error(), place+test.want):
+			t.Errorf("%s and %s: problems %v; want %q", test.first, test.second, err, place+test.want)
+		case !strings.HasSuffix(problems[0].Excerpt, "^") || problems[0].Cure == "":
+			t.Errorf("%s and %s: no caret or no cure: %+v", test.first, test.second, problems[0])
+		}
+	}
+}
+
 func TestProblemsNeverShowASecret(t *testing.T) {
 	const canary = "whsec_canary0123456789"
 	for _, file := range []string{

@@ -6,8 +6,10 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // reservedPaths are answered by the gateway itself.
@@ -36,16 +38,20 @@ func (f *File) validate(complete bool) {
 	}
 	names, paths := map[string]int{}, map[string]int{}
 	for i := range f.Sources {
-		f.source(fmt.Sprintf("sources[%d]", i), &f.Sources[i])
-		f.unique(names, i, "name", f.Sources[i].Name)
-		f.unique(paths, i, "path", strings.TrimSuffix(f.Sources[i].Path, "/"))
+		at, s := fmt.Sprintf("sources[%d]", i), &f.Sources[i]
+		f.source(at, s)
+		if s.Name != "" {
+			f.unique(names, i, "name", s.Name)
+		}
+		if s.Name != "" || f.Has(at+".path") {
+			f.unique(paths, i, "path", strings.TrimSuffix(s.Path, "/")) // both forms are served
+		}
 	}
 }
 
 // unique records a setting that two sources share.
 func (f *File) unique(seen map[string]int, i int, setting, value string) {
-	first, taken := seen[value]
-	if taken && value != "" && value != "/hooks" {
+	if first, taken := seen[value]; taken {
 		f.Add(fmt.Sprintf("sources[%d].%s", i, setting),
 			fmt.Sprintf("is the same as that of sources[%d]", first), "give each source its own")
 		return
@@ -61,12 +67,7 @@ func (f *File) source(at string, s *Source) {
 	if s.Provider == "" {
 		f.Add(at, "the source has no provider", "add provider:")
 	}
-	if !strings.HasPrefix(s.Path, "/") || strings.ContainsAny(s.Path, "?#% {}") || strings.Contains(s.Path, "//") {
-		f.Add(at+".path", "is not a path", "write for example /hooks/"+s.Name)
-	}
-	if reservedPaths[strings.TrimSuffix(s.Path, "/")] {
-		f.Add(at+".path", "is used by the gateway itself", "choose another path")
-	}
+	f.path(at, s)
 	for _, choice := range []struct{ name, value string }{{"on_conflict", s.OnConflict}, {"on_unreadable", s.OnUnreadable}} {
 		if choice.value != "" && choice.value != "accept" && choice.value != "reject" {
 			f.Add(at+"."+choice.name, "is neither accept nor reject", "write accept or reject")
@@ -82,6 +83,38 @@ func (f *File) source(at string, s *Source) {
 	}
 	f.deliver(at+".deliver", &s.Deliver)
 	f.confirm(at+".confirm", &s.Confirm)
+}
+
+// path records a path that a request would never match, or that some senders
+// write in another way: they differ in what they escape, and take out empty
+// and dotted segments.
+func (f *File) path(at string, s *Source) {
+	if !f.Has(at+".path") && strings.IndexFunc(s.Name, oddInPath) >= 0 {
+		return // the name is at fault, which is said there
+	}
+	at += ".path"
+	segments := strings.Split(strings.TrimSuffix(s.Path, "/"), "/")
+	odd := strings.IndexFunc(s.Path, func(r rune) bool { return r != '/' && oddInPath(r) })
+	switch {
+	case !strings.HasPrefix(s.Path, "/"):
+		f.Add(at, "is not a path", "begin it with a slash, for example /hooks/stripe")
+	case odd >= 0:
+		r, _ := utf8.DecodeRuneInString(s.Path[odd:])
+		f.Add(at, fmt.Sprintf("holds %q, which senders may write in another way", r), "use letters, digits, and - . _ ~")
+	case slices.Contains(segments[1:], ""), slices.Contains(segments, "."), slices.Contains(segments, ".."):
+		f.Add(at, `holds an empty segment, "." or "..", which senders take out`, "write the path without it")
+	case reservedPaths[strings.TrimSuffix(s.Path, "/")]:
+		f.Add(at, "is used by the gateway itself", "choose another path")
+	}
+}
+
+// oddInPath reports whether a character is not one that is never escaped.
+func oddInPath(r rune) bool {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+		return false
+	}
+	return !strings.ContainsRune("-._~", r)
 }
 
 func (f *File) deliver(at string, d *Deliver) {

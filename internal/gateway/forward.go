@@ -3,14 +3,12 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"slices"
 	"time"
 
 	"ichido.dev/ichido"
 	"ichido.dev/ichido/internal/config"
-	"ichido.dev/ichido/internal/loopback"
 	"ichido.dev/ichido/internal/outbound"
 )
 
@@ -41,18 +39,14 @@ func clientOptions(d *config.Deliver) outbound.Options {
 	return outbound.Options{Allow: slices.Concat(d.Allow, literalHost(d.To)), Timeout: timeout, HeaderTimeout: timeout}
 }
 
-// literalHost returns what the operator allows by writing it: a host named by
-// its address, or localhost.
+// literalHost returns what the operator allows by writing it: the host of a
+// URL where that is an address or localhost.
 func literalHost(address string) []string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil
 	}
-	host := u.Hostname()
-	if _, err := netip.ParseAddr(host); err == nil || loopback.Is(host) {
-		return []string{host}
-	}
-	return nil
+	return outbound.Literal(u.Hostname())
 }
 
 // signerOf returns the signer of forwards, nil when no key is configured.

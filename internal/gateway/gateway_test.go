@@ -162,7 +162,8 @@ func idOf(t *testing.T, body string) string {
 }
 
 func TestPathsMatchWithOneSlashAndNothingRedirects(t *testing.T) {
-	r := start(t, yaml(githubSource+"  - {name: hooked, provider: github, secrets: ["+githubSecret+"], path_token: "+pathToken+"}\n"))
+	r := start(t, yaml(githubSource+"  - {name: hooked, provider: github, secrets: ["+githubSecret+"], path_token: "+pathToken+"}\n"+
+		"  - {name: root, provider: github, secrets: ["+githubSecret+"], path: /, path_token: root-"+pathToken+"}\n"))
 	for i, test := range []struct {
 		path string
 		want int
@@ -180,6 +181,10 @@ func TestPathsMatchWithOneSlashAndNothingRedirects(t *testing.T) {
 		{"/hooks/hooked/" + pathToken + "/", 200},
 		{"/hooks/hooked/" + pathToken + "x", 404},
 		{"/hooks/hooked/x/" + pathToken, 404},
+		{"/root-" + pathToken, 200},
+		{"/root-" + pathToken + "/", 200},
+		{"/root-" + pathToken + "x", 404},
+		{"/" + pathToken, 404},
 	} {
 		body := fmt.Sprintf(`{"zen":"z","hook_id":%d,"hook":{}}`, i)
 		status, text, _ := r.do("POST", test.path, signGitHub(t, body), body)

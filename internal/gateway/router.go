@@ -36,7 +36,7 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		e.inbox.ServeHTTP(w, req)
 		return
 	}
-	if last := strings.LastIndexByte(path, '/'); last > 0 {
+	if last := strings.LastIndexByte(path, '/'); last >= 0 {
 		if e := r.tokened[path[:last]]; e != nil {
 			e.inbox.ServeHTTP(w, req) // compares the token
 			return
