@@ -8,7 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -108,10 +112,13 @@ func (a *app) pack(name string, f *sendFlags) (*parcel, error) {
 	if err != nil && !errors.Is(err, errNoConfig) {
 		return nil, err
 	}
+	var names []string
 	if err == nil {
-		i := slices.IndexFunc(file.Sources, func(s config.Source) bool { return s.Name == name })
-		if i >= 0 {
-			if err := a.fromSource(p, &file.Config, &file.Sources[i]); err != nil {
+		for i := range file.Sources {
+			names = append(names, file.Sources[i].Name)
+		}
+		if i := slices.Index(names, name); i >= 0 {
+			if err := a.fromSource(p, &file.Config, &file.Sources[i], f.secret == ""); err != nil {
 				return nil, err
 			}
 		}
@@ -123,7 +130,11 @@ func (a *app) pack(name string, f *sendFlags) (*parcel, error) {
 	}
 	profile, err := provider.Lookup(p.provider)
 	if err != nil {
-		return nil, usage(`"ichido check" lists the sources, "ichido check --providers" the providers`, "%q is neither a source nor a provider", name)
+		hint := `"ichido check" lists the sources, "ichido check --providers" the providers`
+		if near := config.Nearest(name, append(names, provider.Names()...)); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		return nil, usage(hint, "%q is neither a source nor a provider", name)
 	}
 	if p.url == "" {
 		return nil, usage("--to http://127.0.0.1:8080/hooks/"+name, "where to?")
@@ -143,33 +154,56 @@ func (a *app) pack(name string, f *sendFlags) (*parcel, error) {
 	return p, nil
 }
 
-// fromSource takes provider, secret and address from the configuration.
-func (a *app) fromSource(p *parcel, c *config.Config, s *config.Source) error {
+// fromSource takes provider, address and, if it is wanted, the secret from the
+// configuration.
+func (a *app) fromSource(p *parcel, c *config.Config, s *config.Source, secret bool) error {
 	p.provider = s.Provider
 	p.sign.Settings = s.Settings
 	ref := s.SharedSecret.Value.Ref
 	if s.SharedSecret.Header != "" {
-		p.sign.Settings = map[string]string{"header": s.SharedSecret.Header}
+		p.sign.Settings = maps.Clone(s.Settings)
+		if p.sign.Settings == nil {
+			p.sign.Settings = map[string]string{}
+		}
+		p.sign.Settings["header"] = s.SharedSecret.Header
 	}
 	if len(s.Secrets) > 0 {
 		ref = s.Secrets[0].Ref
 	}
-	var err error
-	if p.sign.Secret, err = ref.Resolve(a.env.LookupEnv); err != nil {
-		return usage("", "secret of source %s: %w", s.Name, err)
+	if secret {
+		var err error
+		if p.sign.Secret, err = ref.Resolve(a.env.LookupEnv); err != nil {
+			return usage("", "secret of source %s: %w", s.Name, err)
+		}
 	}
 	if p.url != "" {
 		return nil
 	}
-	p.url = "http://" + strings.Replace(c.Listen, "0.0.0.0", "127.0.0.1", 1) + s.Path
+	path := s.Path
 	if s.PathToken.IsSet() {
 		token, err := s.PathToken.Ref.Resolve(a.env.LookupEnv)
 		if err != nil {
 			return usage("", "path token of source %s: %w", s.Name, err)
 		}
-		p.url += "/" + token
+		path = strings.TrimSuffix(path, "/") + "/" + token
 	}
+	p.url = (&url.URL{Scheme: "http", Host: reachable(c.Listen), Path: path}).String()
 	return nil
+}
+
+// reachable returns an address at which this machine reaches a listener.
+func reachable(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	switch addr, err := netip.ParseAddr(host); {
+	case host == "", err == nil && addr == netip.IPv4Unspecified():
+		host = "127.0.0.1"
+	case err == nil && addr.IsUnspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // fill sets the body: a file, standard input, or the provider's sample.
