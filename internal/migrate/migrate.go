@@ -73,7 +73,7 @@ func Up(ctx context.Context, tx Tx, table string, steps []Step) error {
 	if err != nil {
 		return err
 	}
-	if err := Known(have, steps); err != nil {
+	if err := known(have, steps); err != nil {
 		return err
 	}
 	for _, s := range steps[have:] {
@@ -98,8 +98,8 @@ func Version(ctx context.Context, tx Tx, table string) (int, error) {
 	return v, nil
 }
 
-// Known returns an error when a database's version is newer than the steps.
-func Known(have int, steps []Step) error {
+// known returns an error when a database's version is newer than the steps.
+func known(have int, steps []Step) error {
 	if last := steps[len(steps)-1].Version; have > last {
 		return fmt.Errorf("the database has schema version %d and this program knows %d: run a newer program, or restore a backup from before its first start", have, last)
 	}

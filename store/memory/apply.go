@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/internal/rule"
 )
 
 // Apply returns an [ichido.Applier] that keeps an event's row only when h
@@ -92,30 +93,9 @@ func (a *applier) Complete(ctx context.Context, r *ichido.Record, e *ichido.Even
 	return s.settle(&ichido.Settlement{Record: r, State: ichido.Done, Outcome: ichido.Applied, Confirmed: r.Confirmed})
 }
 
-// run calls the handler in a goroutine of its own, so that its panic is an
-// error and its context's end is the end. What it returned counts, also when
-// it did so at the last moment.
+// run calls the handler with a context that ends after limit.
 func (a *applier) run(ctx context.Context, e *ichido.Event, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				done <- fmt.Errorf("handler panicked: %v", p)
-			}
-		}()
-		done <- a.h(ctx, e)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-done:
-		return err
-	default:
-		return fmt.Errorf("handler: %w", ctx.Err())
-	}
+	return rule.Run(ctx, func(ctx context.Context) error { return a.h(ctx, e) })
 }

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/internal/rule"
 )
 
 // Claim implements [ichido.Queue].
@@ -24,9 +23,9 @@ func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, e
 	s.reap(now)
 
 	var out []ichido.Record
-	token := newToken()
+	token := rule.Token()
 	for _, row := range s.choose(want, now) {
-		row.State, row.Due, row.Token = ichido.Claimed, milliseconds(now.Add(want.Lease)), token
+		row.State, row.Due, row.Token = ichido.Claimed, rule.Milliseconds(now.Add(want.Lease)), token
 		row.Attempts++
 		row.Started = false
 		out = append(out, clone(row))
@@ -131,7 +130,7 @@ func (s *Store) Extend(ctx context.Context, records []*ichido.Record, d time.Dur
 			errs[i] = ichido.ErrLeaseLost
 			continue
 		}
-		row.Due = milliseconds(s.now().Add(d))
+		row.Due = rule.Milliseconds(s.now().Add(d))
 	}
 	return errs, nil
 }
@@ -160,7 +159,7 @@ func (s *Store) settle(t *ichido.Settlement) error {
 	if row == nil {
 		return ichido.ErrLeaseLost
 	}
-	row.State, row.Outcome, row.Cause = t.State, "", cleanCause(t.Cause)
+	row.State, row.Outcome, row.Cause = t.State, "", rule.Cause(t.Cause)
 	row.Token, row.Started, row.Due = 0, false, time.Time{}
 	if t.Confirmed != nil {
 		row.Confirmed = bytes.Clone(t.Confirmed)
@@ -169,7 +168,7 @@ func (s *Store) settle(t *ichido.Settlement) error {
 	case ichido.Done:
 		row.Outcome, row.SettledAt = t.Outcome, s.now()
 	case ichido.Pending:
-		row.Due = milliseconds(s.now().Add(t.After))
+		row.Due = rule.Milliseconds(s.now().Add(t.After))
 		if t.GiveBack {
 			row.Attempts--
 		}
@@ -184,11 +183,4 @@ func clone(row *ichido.Record) ichido.Record {
 	r := *row
 	r.Header, r.Body, r.Confirmed = bytes.Clone(row.Header), bytes.Clone(row.Body), bytes.Clone(row.Confirmed)
 	return r
-}
-
-// newToken returns a random token that is not zero and fits a signed integer.
-func newToken() uint64 {
-	var b [8]byte
-	rand.Read(b[:]) // never fails
-	return binary.BigEndian.Uint64(b[:])>>1 | 1
 }

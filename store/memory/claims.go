@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/internal/rule"
 )
 
 // Claims returns the store's inline claims. A claim is held until it is
@@ -61,7 +62,7 @@ func (c *claims) Claim(ctx context.Context, key string) (ichido.Verdict, string,
 		return ichido.Full, "", nil
 	}
 	token := rand.Text()
-	c.held[key] = hold{token, milliseconds(c.opt.Clock())}
+	c.held[key] = hold{token, rule.Milliseconds(c.opt.Clock())}
 	return ichido.Accepted, token, nil
 }
 
@@ -88,9 +89,6 @@ func (c *claims) Release(_ context.Context, key, token string) error {
 	return nil
 }
 
-// maxHeldKeys is how many keys of held claims are told.
-const maxHeldKeys = 100
-
 // pending returns how many claims are held, and the keys of the oldest.
 func (c *claims) pending() (n int, oldest []string) {
 	c.mu.Lock()
@@ -98,5 +96,5 @@ func (c *claims) pending() (n int, oldest []string) {
 	oldest = slices.SortedFunc(maps.Keys(c.held), func(a, b string) int {
 		return cmp.Or(c.held[a].at.Compare(c.held[b].at), cmp.Compare(a, b))
 	})
-	return len(c.held), oldest[:min(len(oldest), maxHeldKeys)]
+	return len(c.held), oldest[:min(len(oldest), rule.MaxPendingKeys)]
 }

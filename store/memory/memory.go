@@ -13,12 +13,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/internal/rule"
 )
 
 // Options are the settings of a [Store]. The zero value is ready to use.
@@ -85,28 +84,15 @@ func New(o Options) *Store {
 }
 
 // now is the store's clock in the resolution that all stores keep.
-func (s *Store) now() time.Time { return milliseconds(s.opt.Clock()) }
-
-func milliseconds(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return time.UnixMilli(t.UnixMilli()).UTC()
-}
+func (s *Store) now() time.Time { return rule.Milliseconds(s.opt.Clock()) }
 
 // Put implements [ichido.Queue].
 func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("put events: %w", err)
 	}
-	for i := range records {
-		r := &records[i]
-		if r.State == ichido.Claimed && (r.Token == 0 || r.Lease <= 0) {
-			return nil, fmt.Errorf("put events: %s is claimed without a token or a lease", r.ID())
-		}
-		if r.Purged && r.State != ichido.Done {
-			return nil, fmt.Errorf("put events: %s has no body and is not done: it could never be worked", r.ID())
-		}
+	if err := rule.CheckPut(records); err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,9 +127,9 @@ func (s *Store) insert(r *ichido.Record) *ichido.Record {
 	row := &ichido.Record{
 		Hash: r.Hash, Source: r.Source, Key: r.Key, Type: r.Type, TypeSigned: r.TypeSigned,
 		Fingerprint: r.Fingerprint, Strength: r.Strength, Scheme: r.Scheme, Secret: r.Secret,
-		Time: milliseconds(r.Time), ReceivedAt: milliseconds(r.ReceivedAt),
+		Time: rule.Milliseconds(r.Time), ReceivedAt: rule.Milliseconds(r.ReceivedAt),
 		Header: bytes.Clone(r.Header), Body: bytes.Clone(r.Body),
-		State: r.State, Outcome: r.Outcome, Cause: cleanCause(r.Cause),
+		State: r.State, Outcome: r.Outcome, Cause: rule.Cause(r.Cause),
 		Seq: s.seq, Size: int64(len(r.Body)),
 	}
 	if r.Purged {
@@ -152,7 +138,7 @@ func (s *Store) insert(r *ichido.Record) *ichido.Record {
 	switch row.State {
 	case ichido.Claimed:
 		row.Token, row.Attempts = r.Token, 1
-		row.Due = milliseconds(s.now().Add(r.Lease))
+		row.Due = rule.Milliseconds(s.now().Add(r.Lease))
 	case "", ichido.Pending:
 		row.State, row.Due = ichido.Pending, s.now()
 		s.signal()
@@ -197,17 +183,3 @@ func (s *Store) signal() {
 
 // Ready implements [ichido.Queue].
 func (s *Store) Ready() <-chan struct{} { return s.ready }
-
-// cleanCause cuts a cause to 256 bytes of printable text.
-func cleanCause(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, strings.ToValidUTF8(s, "?"))
-	if len(s) > 256 {
-		s = strings.ToValidUTF8(s[:256], "")
-	}
-	return s
-}

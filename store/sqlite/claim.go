@@ -3,9 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/internal/rule"
 )
 
 // Claim implements [ichido.Queue]. What never changes about an event is read
@@ -72,15 +71,15 @@ func (t *txn) claim(want ichido.Want) ([]ichido.Record, error) {
 		t.after = append(t.after, func() { t.s.likely.Store(t.wake) })
 		return nil, nil
 	}
-	token := newToken()
+	token := rule.Token()
 	due := t.now + want.Lease.Milliseconds()
 	list := seqList(len(chosen), func(i int) int64 { return chosen[i].Seq })
-	if _, err := t.w.claim.Exec(due, token, list); err != nil {
+	if _, err := t.w.claim.Exec(due, int64(token), list); err != nil {
 		return nil, fmt.Errorf("claim events: %w", err)
 	}
 	for i := range chosen {
 		r := &chosen[i]
-		r.State, r.Token, r.Due = ichido.Claimed, uint64(token), timeOf(due)
+		r.State, r.Token, r.Due = ichido.Claimed, token, timeOf(due)
 		r.Attempts++
 	}
 	return chosen, nil
@@ -245,13 +244,6 @@ func seqList(n int, seq func(i int) int64) string {
 		list = strconv.AppendInt(list, seq(i), 10)
 	}
 	return string(append(list, ']'))
-}
-
-// newToken returns a random token that is not zero and fits SQLite's integers.
-func newToken() int64 {
-	var b [8]byte
-	rand.Read(b[:]) // never fails
-	return int64(binary.BigEndian.Uint64(b[:])>>1 | 1)
 }
 
 // Extend implements [ichido.Queue].

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/internal/rule"
 )
 
 // claims are inline claims in ichido_claims. One process owns the table: it
@@ -190,13 +191,10 @@ func (c *claims) end(ctx context.Context, name string, exec func(*txn) (sql.Resu
 	return held(n)
 }
 
-// maxHeldKeys is how many keys of held claims are told.
-const maxHeldKeys = 100
-
 // heldClaims returns the keys of held claims, the oldest first.
 func heldClaims(ctx context.Context, tx *sql.Tx) ([]string, error) {
 	return scanAll[string](tx.QueryContext(ctx, `SELECT key FROM ichido_claims INDEXED BY ichido_claims_held
-		WHERE completed_at IS NULL ORDER BY claimed_at, key LIMIT ?`, maxHeldKeys))
+		WHERE completed_at IS NULL ORDER BY claimed_at, key LIMIT ?`, rule.MaxPendingKeys))
 }
 
 // countClaims changes the counts of claims when the transaction commits, and

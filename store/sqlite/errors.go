@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
-	"unicode"
 
 	"ichido.dev/ichido"
 )
@@ -23,7 +21,6 @@ const (
 	broken        class = "broken"    // nobody knows what the disk holds
 	busyHere      class = "busy"      // the committer's queue is full
 	closing       class = "closed"
-	canceled      class = "canceled"
 )
 
 // SQLite's result codes; the low byte is the kind, the rest says more.
@@ -132,21 +129,4 @@ func readError(op string, err error) error {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	return unavailable(op, classify(err), err)
-}
-
-// cleanCause cuts a cause to 256 bytes of printable text.
-func cleanCause(s string) string {
-	if s == "" {
-		return s
-	}
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, strings.ToValidUTF8(s, "?"))
-	if len(s) > 256 {
-		s = strings.ToValidUTF8(s[:256], "")
-	}
-	return s
 }

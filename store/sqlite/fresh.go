@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/internal/rule"
 )
 
 // freshBytes bounds the bodies that are kept in memory, and freshFor the time
@@ -112,15 +113,8 @@ func copyOf(r *ichido.Record, seq int64) ichido.Record {
 	var c ichido.Record
 	setFixed(&c, r)
 	c.Seq = seq
-	c.Time, c.ReceivedAt = milliseconds(r.Time), milliseconds(r.ReceivedAt)
+	c.Time, c.ReceivedAt = rule.Milliseconds(r.Time), rule.Milliseconds(r.ReceivedAt)
 	bytes := append(append(make([]byte, 0, len(r.Header)+len(r.Body)), r.Header...), r.Body...)
 	c.Header, c.Body = bytes[:len(r.Header):len(r.Header)], bytes[len(r.Header):]
 	return c
-}
-
-func milliseconds(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return time.UnixMilli(t.UnixMilli()).UTC()
 }

@@ -149,7 +149,8 @@ func everyCall(t *testing.T, db *sql.DB) {
 		put(string(state)+"1", string(state)+"2")
 		more := claim()
 		_, err := s.Settle(ctx, []ichido.Settlement{
-			{Record: &more[0], State: state}, {Record: &more[1], State: state},
+			{Record: &more[0], State: state},
+			{Record: &more[1], State: state},
 			{Record: &got[0], State: state, Confirmed: []byte("x")},
 		})
 		must(err)
@@ -190,8 +191,17 @@ func everyCall(t *testing.T, db *sql.DB) {
 // filters has each field of a filter alone, and some together.
 func filters(clock *storetest.Clock, id string) []ichido.Filter {
 	out := []ichido.Filter{
-		{}, {ID: id}, {Source: "s"}, {Outcome: "o"}, {Type: "t"}, {Key: "k"}, {Key: "00"},
-		{Since: clock.Now()}, {Until: clock.Now()}, {Before: 3}, {Source: "s", Type: "t", Key: "k"},
+		{},
+		{ID: id},
+		{Source: "s"},
+		{Outcome: "o"},
+		{Type: "t"},
+		{Key: "k"},
+		{Key: "00"},
+		{Since: clock.Now()},
+		{Until: clock.Now()},
+		{Before: 3},
+		{Source: "s", Type: "t", Key: "k"},
 	}
 	for _, state := range []ichido.State{ichido.Pending, ichido.Claimed, ichido.Done, ichido.Dead, ichido.Quarantined} {
 		out = append(out, ichido.Filter{State: state}, ichido.Filter{Source: "s", State: state})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/internal/rule"
 )
 
 // maxBlob is what SQLite takes as one value by default, less some room for
@@ -19,6 +20,9 @@ func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verd
 	if len(records) == 0 {
 		return nil, nil
 	}
+	if err := rule.CheckPut(records); err != nil {
+		return nil, err
+	}
 	verdicts := make([]ichido.Verdict, len(records))
 	seqs := make([]int64, len(records)) // the records are the caller's again when its context ends
 	o := &op{name: "put events", phase: putPhase, rows: len(records)}
@@ -28,13 +32,7 @@ func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verd
 			return nil, fmt.Errorf("put events: the body of %s has %d bytes and its headers %d, more than SQLite stores", r.ID(), len(r.Body), len(r.Header))
 		}
 		o.bytes += int64(len(r.Body) + len(r.Header))
-		if r.Purged && r.State != ichido.Done {
-			return nil, fmt.Errorf("put events: %s has no body and is not done: it could never be worked", r.ID())
-		}
 		if r.State == ichido.Claimed {
-			if r.Token == 0 || r.Lease <= 0 {
-				return nil, fmt.Errorf("put events: %s is claimed without a token or a lease", r.ID())
-			}
 			if err := s.own(ctx); err != nil {
 				return nil, err
 			}
@@ -92,7 +90,7 @@ func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
 		}
 	} else if r.State == ichido.Claimed {
 		// Its lease is looked at when it may have ended.
-	} else if _, err := t.w.keep.Exec(stateCode(r.State), r.Outcome, cleanCause(r.Cause), attempts, bit(r.Purged), t.seq); err != nil {
+	} else if _, err := t.w.keep.Exec(stateCode(r.State), r.Outcome, rule.Cause(r.Cause), attempts, bit(r.Purged), t.seq); err != nil {
 		return 0, fmt.Errorf("settle new event: %w", err)
 	}
 	t.seq++

@@ -22,6 +22,8 @@ func stateCode(s ichido.State) int {
 
 var strengths = [...]string{"", ichido.Verified, ichido.Authenticated, ichido.Weak}
 
+const flagTypeSigned = 2
+
 // flagsOf packs what is written once and never searched.
 func flagsOf(r *ichido.Record) int64 {
 	flags := int64(r.Secret) << 8

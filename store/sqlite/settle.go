@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/internal/rule"
 )
 
 // Settle implements [ichido.Queue].
@@ -49,7 +50,7 @@ type end struct {
 }
 
 func endOf(s *ichido.Settlement) end {
-	e := end{token: s.Record.Token, state: stateCode(s.State), cause: cleanCause(s.Cause), ok: true}
+	e := end{token: s.Record.Token, state: stateCode(s.State), cause: rule.Cause(s.Cause), ok: true}
 	switch s.State {
 	case ichido.Done:
 		e.outcome = s.Outcome

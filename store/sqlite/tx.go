@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/store/internal/rule"
 )
 
 // Tx returns an [ichido.Applier] for a handler that makes its effect in the
@@ -109,6 +110,7 @@ func (a *applier) exclusive(ctx context.Context, limit time.Duration, name strin
 			w.open = true
 			return unavailable(name, classify(err), s.judge(fmt.Errorf("commit: %w", err)))
 		}
+		s.commits.Add(1)
 		s.rows += t.added
 		return nil
 	}
@@ -134,28 +136,6 @@ func (s *Store) judged(err error) error {
 	return err
 }
 
-// handle runs the handler in a goroutine of its own, so that its panic is an
-// error and its context's end is the end. What it returned counts, also when
-// it did so at the last moment.
 func (a *applier) handle(ctx context.Context, tx *sql.Tx, e *ichido.Event) error {
-	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				done <- fmt.Errorf("handler panicked: %v", p)
-			}
-		}()
-		done <- a.h(ctx, tx, e)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-done:
-		return err
-	default:
-		return fmt.Errorf("handler: %w", ctx.Err())
-	}
+	return rule.Run(ctx, func(ctx context.Context) error { return a.h(ctx, tx, e) })
 }

@@ -159,9 +159,13 @@ func TestAnotherWriterInTheMiddle(t *testing.T) {
 		"complete": func() error { return apply.Complete(context.Background(), &got[0], new(ichido.Event), time.Minute) },
 	} {
 		wrote, refused = 0, 0
+		commits := s.Commits()
 		h.set(between)
 		err := call()
 		h.set(nil)
+		if n := s.Commits() - commits; n != 1 {
+			t.Errorf("%s: %d commits are counted, want 1", name, n)
+		}
 		if err != nil || wrote == 0 || refused == 0 {
 			t.Errorf("%s: %v; the other one wrote %d times and was refused %d times", name, err, wrote, refused)
 		}

@@ -23,12 +23,11 @@ type writer struct {
 	extend, settle, settleAll, confirm                             *sql.Stmt
 }
 
-// Words of the SQL below. The states are literals in it, because a partial
-// index serves only a query that names its condition.
+// States by their code; see states. They are literals in the SQL below, because
+// a partial index serves only a query that names its condition.
 const (
-	statePending, stateClaimed, stateDone, stateDead, stateQuarantined = 0, 1, 2, 3, 4
-
-	flagTypeSigned = 2
+	statePending = 0
+	stateDone    = 2
 )
 
 func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
