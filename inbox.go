@@ -221,8 +221,11 @@ func (in *Inbox) dispatch(w http.ResponseWriter, r *http.Request, v *visit) {
 	inRequest := in.src.Inline != nil || in.src.InRequest
 	var payload []byte
 	if inRequest || !in.src.AcceptUnreadable {
-		var err *Error
-		if payload, err = in.inspect(v.proof.Type, v.delivery.Readable()); err != nil {
+		view, err := v.proof.Stored, (*Error)(nil) // without the secret that the body holds
+		if view == nil {
+			view = v.delivery.Readable()
+		}
+		if payload, err = in.inspect(v.proof.Type, view); err != nil {
 			if err.Code == CodeUnreadable {
 				in.quarantine(w, r, v, err.Code, err.Cause)
 			} else {

@@ -1,6 +1,7 @@
 package ichido_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -125,6 +126,38 @@ func TestPayloadIsTheBodyWhereThatIsJSONAndNobodyLooksIntoIt(t *testing.T) {
 		if w := do(newInbox(t, nil, src), signed(body)); w.Code != 200 || got != want {
 			t.Errorf("body %q: answered %d, payload %q, want %q", body, w.Code, got, want)
 		}
+	}
+}
+
+// bodyToken is a provider whose secret is in the body: it has another body
+// stored.
+type bodyToken struct{ testProvider }
+
+const tokenBody = `{"id":"e1","type":"paid","token":"s3cr3t-of-the-sender"}`
+
+func (p bodyToken) Verify(d *ichido.Delivery) (ichido.Proof, error) {
+	proof, err := p.testProvider.Verify(d)
+	proof.Stored = bytes.ReplaceAll(d.Body, []byte("s3cr3t-of-the-sender"), []byte("[redacted]"))
+	return proof, err
+}
+
+func TestAHandlerNeverSeesASecretOfTheBody(t *testing.T) {
+	store := memory.New(memory.Options{})
+	see := func(_ context.Context, e *ichido.Event) error {
+		for _, seen := range []string{string(e.Payload()), string(e.Body())} {
+			if !strings.Contains(seen, "[redacted]") || strings.Contains(seen, "s3cr3t") {
+				t.Errorf("a handler saw %q", seen)
+			}
+		}
+		return nil
+	}
+	inline := inlineSource(func(ctx context.Context, _ http.ResponseWriter, e *ichido.Event) error { return see(ctx, e) })
+	for _, src := range []ichido.Source{inline, {Apply: store.Apply(see), InRequest: true}} {
+		src.Provider = bodyToken{}
+		if w := do(newInbox(t, store, src), signed(tokenBody)); w.Code != 200 {
+			t.Errorf("answered %d %s", w.Code, w.Body)
+		}
+		store = memory.New(memory.Options{})
 	}
 }
 
