@@ -8,6 +8,8 @@ package storetest
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,8 +32,8 @@ type Setup struct {
 	ClaimRetention time.Duration // of completed inline claims
 }
 
-// Store is an open store. Fields that are nil are features it does not have;
-// their tests are left out.
+// Store is an open store. A feature that it does not have is a nil field, and
+// named in Without.
 type Store struct {
 	Queue   ichido.Queue
 	Archive ichido.Archive
@@ -49,6 +51,11 @@ type Store struct {
 
 	// Check fails the test when the store's own invariants do not hold.
 	Check func(t testing.TB)
+
+	// Without says why a feature is not there, by its name: "Claims", "Apply",
+	// "Crash" or "Check". Run prints it, and fails for one that nobody
+	// explained: a suite that leaves out rules in silence says too much.
+	Without map[string]string
 }
 
 // Handler makes effects in the transaction of an event.
@@ -78,6 +85,8 @@ func Cases(s *Store) []Case {
 		{s.Claims != nil, claimsCases()},
 		{s.Apply != nil, applierCases()},
 		{s.Crash != nil, crashCases()},
+		{s.Crash != nil && s.Claims != nil, crashClaimsCases()},
+		{s.Crash != nil && s.Apply != nil, crashApplierCases()},
 	} {
 		if topic.has {
 			all = append(all, topic.cases...)
@@ -86,9 +95,43 @@ func Cases(s *Store) []Case {
 	return all
 }
 
-// Run runs every rule as a subtest.
+// absent says which rules are left out for the features that a store does not
+// have, and what is wrong about how it explains that.
+func absent(s *Store) (left, wrong []string) {
+	has := map[string]bool{"Claims": s.Claims != nil, "Apply": s.Apply != nil, "Crash": s.Crash != nil, "Check": s.Check != nil}
+	for _, feature := range slices.Sorted(maps.Keys(has)) {
+		why := s.Without[feature]
+		switch {
+		case has[feature] && why != "":
+			wrong = append(wrong, feature+" is there, and Without says that it is not")
+		case !has[feature] && why == "":
+			wrong = append(wrong, feature+" is not there: say why in Without")
+		case !has[feature]:
+			left = append(left, "the rules of "+feature+" are left out: "+why)
+		}
+	}
+	for _, feature := range slices.Sorted(maps.Keys(s.Without)) {
+		if _, known := has[feature]; !known {
+			wrong = append(wrong, "Without names "+feature+", which is no feature")
+		}
+	}
+	if s.Apply != nil && s.Effects == nil {
+		wrong = append(wrong, "Apply needs Effects")
+	}
+	return left, wrong
+}
+
+// Run runs every rule as a subtest, and prints what it leaves out.
 func Run(t *testing.T, open Open) {
-	cases := Cases(open(t, Setup{Clock: time.Now}))
+	s := open(t, Setup{Clock: time.Now})
+	cases := Cases(s)
+	left, wrong := absent(s)
+	for _, text := range left {
+		t.Log(text)
+	}
+	for _, text := range wrong {
+		t.Error(text)
+	}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			defer func() {
