@@ -48,7 +48,7 @@ type selection struct {
 	since, until string
 }
 
-func (s *selection) addTo(cmd *cobra.Command, limit int) {
+func (s *selection) addTo(cmd *cobra.Command, limit string) {
 	f := cmd.Flags()
 	f.StringVarP(&s.config, "config", "c", "", "configuration file (default "+defaultConfig+")")
 	f.StringVar(&s.store, "store", "", "store, for example sqlite:inbox.db (default: the configuration's)")
@@ -59,13 +59,16 @@ func (s *selection) addTo(cmd *cobra.Command, limit int) {
 	f.StringVar(&s.filter.Key, "key", "", "only with this key")
 	f.StringVar(&s.since, "since", "", "received at or after: a time like 2026-01-31T00:00:00Z, or an age like 2h")
 	f.StringVar(&s.until, "until", "", "received before, likewise")
-	f.IntVar(&s.filter.Limit, "limit", limit, "at most this many")
+	f.IntVar(&s.filter.Limit, "limit", 0, "at most this many (default "+limit+")")
 }
 
 // resolve checks the flags and completes the filter.
 func (s *selection) resolve(now time.Time) error {
 	s.filter.State = ichido.State(s.state)
 	known := []string{"", "pending", "claimed", "done", "dead", "quarantined"}
+	if s.filter.Limit < 0 {
+		return usage("leave it out, or write for example 100", "--limit must not be negative")
+	}
 	if !slices.Contains(known, s.state) {
 		return usage("one of"+strings.Join(known, " "), "there is no state %q", s.state)
 	}
@@ -100,17 +103,21 @@ func (a *app) events() *cobra.Command {
 				return err
 			}
 			return a.withStore(cmd.Context(), &s.place, func(store *sqlite.Store) error {
-				records, err := store.List(cmd.Context(), s.filter)
+				page, err := view.Page(cmd.Context(), store, s.filter)
 				if err != nil {
 					return err
 				}
-				list := view.OfList(records)
-				return a.print(list, func(w io.Writer) { printEvents(w, list.Events) })
+				return a.print(page, func(w io.Writer) {
+					printEvents(w, page.Events)
+					if page.Before > 0 {
+						fmt.Fprintf(a.env.Stderr, "there are older ones: --before %d\n", page.Before)
+					}
+				})
 			})
 		},
 	}
-	s.addTo(cmd, 50)
-	cmd.Flags().Int64Var(&s.filter.Before, "before", 0, "only events with a smaller seq: the last one of the page before")
+	s.addTo(cmd, "50")
+	cmd.Flags().Int64Var(&s.filter.Before, "before", 0, "only events with a smaller seq: what the page before says")
 	return cmd
 }
 

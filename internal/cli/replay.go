@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -43,13 +44,12 @@ server picks them up within a second. --dry-run only says how many.`,
 			})
 		},
 	}
-	s.addTo(cmd, 0)
+	s.addTo(cmd, "all")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say how many")
 	return cmd
 }
 
 func (a *app) replayIn(cmd *cobra.Command, store *sqlite.Store, f ichido.Filter, ids []string, dryRun bool) error {
-	total := 0
 	filters := []ichido.Filter{f}
 	if len(ids) > 0 {
 		filters = nil
@@ -58,34 +58,50 @@ func (a *app) replayIn(cmd *cobra.Command, store *sqlite.Store, f ichido.Filter,
 			filters = append(filters, f)
 		}
 	}
+	total := view.Replayed{DryRun: dryRun, Skipped: []view.Skipped{}}
+	var failed error
 	for _, f := range filters {
-		n, err := store.Replay(cmd.Context(), f, dryRun)
-		if err != nil {
-			return replayFailure(f.ID, err)
+		done, err := view.Replay(cmd.Context(), store, f, dryRun)
+		total.Add(done)
+		if err != nil && !notReplayed(err) {
+			failed = err
+			break
 		}
-		total += n
 	}
-	err := a.print(map[string]any{"events": total, "dry_run": dryRun}, func(w io.Writer) {
-		if dryRun {
-			fmt.Fprintf(w, "%d event(s) would be replayed\n", total)
-		} else {
-			fmt.Fprintf(w, "%d event(s) replayed\n", total)
-		}
-	})
-	if err == nil && total == 0 {
-		return &failure{code: exitNone, err: errors.New("nothing matches")}
+	if err := a.print(total, func(w io.Writer) { printReplayed(w, &total) }); err != nil {
+		return err
 	}
-	return err
+	switch {
+	case failed != nil:
+		return failed
+	case total.Matched == 0 && len(ids) == 1:
+		return &failure{exitNone, fmt.Errorf("there is no event %q", ids[0]), `"ichido events" lists them`}
+	case total.Matched == 0:
+		return &failure{exitNone, errors.New("nothing matches"), `"ichido events" lists what there is`}
+	case total.Events == 0, len(ids) > 0 && total.Left() > 0:
+		return &failure{exitError, fmt.Errorf("%d event(s) cannot be replayed", total.Left()), ""}
+	}
+	return nil
 }
 
-func replayFailure(id string, err error) error {
-	switch {
-	case errors.Is(err, ichido.ErrNotFound):
-		return &failure{exitNone, fmt.Errorf("there is no event %q", id), `"ichido events" lists them`}
-	case errors.Is(err, ichido.ErrBodyPurged), errors.Is(err, ichido.ErrNotReplayable):
-		return fmt.Errorf("event %s: %w", id, err)
+// notReplayed reports whether an error is only about the event that was named.
+func notReplayed(err error) bool {
+	return errors.Is(err, ichido.ErrNotFound) || errors.Is(err, ichido.ErrBodyPurged) || errors.Is(err, ichido.ErrNotReplayable)
+}
+
+func printReplayed(w io.Writer, r *view.Replayed) {
+	what := "replayed"
+	if r.DryRun {
+		what = "would be replayed"
 	}
-	return err
+	fmt.Fprintf(w, "%d event(s) %s, of %d that match\n", r.Events, what, r.Matched)
+	for _, s := range r.Skipped {
+		fmt.Fprintf(w, "  %d not: %s", s.Events, s.Reason)
+		if s.ID != "" {
+			fmt.Fprintf(w, " (%s)", s.ID)
+		}
+		fmt.Fprintln(w)
+	}
 }
 
 // deadGroup is dead letters with the same cause.
@@ -102,9 +118,10 @@ func (a *app) dead() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
 		Short: "List dead letters, grouped by source and cause",
-		Long: `List dead letters, grouped by source and cause.
+		Long: `List dead letters, grouped by source and cause, and the inline claims that
+are held.
 
-"ichido replay --state dead" has them tried again.`,
+"ichido replay --state dead" has dead letters tried again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.state = string(ichido.Dead)
@@ -112,47 +129,65 @@ func (a *app) dead() *cobra.Command {
 				return err
 			}
 			return a.withStore(cmd.Context(), &s.place, func(store *sqlite.Store) error {
-				records, err := store.List(cmd.Context(), s.filter)
-				if err != nil {
-					return err
-				}
-				groups := groupDead(view.OfList(records).Events)
-				return a.print(map[string]any{"groups": groups, "events": len(records)}, func(w io.Writer) { printDead(w, groups) })
+				return a.printDead(cmd.Context(), store, s.filter)
 			})
 		},
 	}
-	s.addTo(cmd, 1000)
+	s.addTo(cmd, "all")
 	cmd.Flags().MarkHidden("state")
 	return cmd
 }
 
-// groupDead groups dead letters, newest group first.
-func groupDead(events []view.Event) []deadGroup {
-	groups := []deadGroup{}
-	index := map[[2]string]int{}
-	for _, e := range events {
-		key := [2]string{e.Source, e.Cause}
-		i, found := index[key]
-		if !found {
-			i = len(groups)
-			index[key] = i
-			groups = append(groups, deadGroup{Source: e.Source, Cause: e.Cause, Latest: e.ReceivedAt, ID: e.ID})
-		}
-		groups[i].Events++
-	}
-	slices.SortStableFunc(groups, func(a, b deadGroup) int { return b.Latest.Compare(a.Latest) })
-	return groups
+// deadLetters is what `ichido dead` shows.
+type deadLetters struct {
+	Groups []deadGroup `json:"groups"` // newest first
+	Events int         `json:"events"`
+
+	Claims    int      `json:"claims_held"`
+	ClaimKeys []string `json:"claims_held_keys"` // the oldest of them
 }
 
-func printDead(w io.Writer, groups []deadGroup) {
-	if len(groups) == 0 {
+// add counts a dead letter; they come newest first.
+func (d *deadLetters) add(r *ichido.Record) {
+	d.Events++
+	i := slices.IndexFunc(d.Groups, func(g deadGroup) bool { return g.Source == r.Source && g.Cause == r.Cause })
+	if i < 0 {
+		i = len(d.Groups)
+		d.Groups = append(d.Groups, deadGroup{Source: r.Source, Cause: r.Cause, Latest: r.ReceivedAt.UTC(), ID: r.ID()})
+	}
+	d.Groups[i].Events++
+}
+
+func (a *app) printDead(ctx context.Context, store ichido.Archive, f ichido.Filter) error {
+	d := deadLetters{Groups: []deadGroup{}, ClaimKeys: []string{}}
+	if err := view.Each(ctx, store, f, d.add); err != nil {
+		return err
+	}
+	stats, err := store.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	d.Claims = stats.Pending
+	d.ClaimKeys = append(d.ClaimKeys, stats.PendingKeys...)
+	return a.print(d, d.print)
+}
+
+func (d *deadLetters) print(w io.Writer) {
+	if len(d.Groups) == 0 {
 		fmt.Fprintln(w, "no dead letters")
+	} else {
+		t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(t, "EVENTS\tSOURCE\tLATEST\tLATEST ID\tCAUSE")
+		for _, g := range d.Groups {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", g.Events, g.Source, g.Latest.Format("2006-01-02 15:04:05"), g.ID, g.Cause)
+		}
+		t.Flush()
+	}
+	if d.Claims == 0 {
 		return
 	}
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "EVENTS\tSOURCE\tLATEST\tLATEST ID\tCAUSE")
-	for _, g := range groups {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", g.Events, g.Source, g.Latest.Format("2006-01-02 15:04:05"), g.ID, g.Cause)
+	fmt.Fprintf(w, "\n%d inline claim(s) held; one that stays ran its handler and could not record it. The oldest:\n", d.Claims)
+	for _, key := range d.ClaimKeys {
+		fmt.Fprintf(w, "  %q\n", key)
 	}
-	t.Flush()
 }

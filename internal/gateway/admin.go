@@ -91,12 +91,12 @@ func (g *Gateway) getEvents(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "bad_request", err.Error())
 		return
 	}
-	records, err := g.archive.List(r.Context(), f)
+	page, err := view.Page(r.Context(), g.archive, f)
 	if err != nil {
 		g.adminError(w, err)
 		return
 	}
-	reply(w, view.OfList(records))
+	reply(w, page)
 }
 
 func (g *Gateway) getEvent(w http.ResponseWriter, r *http.Request) {
@@ -119,15 +119,15 @@ func (g *Gateway) postReplay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	dryRun := r.URL.Query().Get("dry_run") == "true"
-	n, err := g.archive.Replay(r.Context(), f, dryRun)
+	done, err := view.Replay(r.Context(), g.archive, f, dryRun)
+	if !dryRun && done.Events > 0 {
+		g.log.Info("replayed events", "events", done.Events, "matched", done.Matched)
+	}
 	if err != nil {
 		g.adminError(w, err)
 		return
 	}
-	if !dryRun {
-		g.log.Info("replayed events", "events", n)
-	}
-	reply(w, map[string]any{"events": n, "dry_run": dryRun})
+	reply(w, done)
 }
 
 // filterOf reads a filter from a query.

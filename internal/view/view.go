@@ -1,7 +1,8 @@
 // Package view is how stored events look to people and programs outside: the
-// JSON of the admin API and of the commands' --json.
+// JSON of the admin API and of the commands' --json, page by page, and what a
+// replay did to them.
 //
-// It decides what is shown, not where it comes from.
+// It decides what is shown, not to whom.
 package view
 
 import (
@@ -45,13 +46,6 @@ type Event struct {
 	Confirmed   json.RawMessage     `json:"confirmed,omitempty"`
 }
 
-// List is one page of events, newest first.
-type List struct {
-	Events []Event `json:"events"`
-	// Before is what to ask for next; 0 when this page was the last one.
-	Before int64 `json:"before,omitempty"`
-}
-
 // OfRecord returns a record as it is shown.
 func OfRecord(r *ichido.Record) Event {
 	e := Event{
@@ -78,16 +72,6 @@ func OfRecord(r *ichido.Record) Event {
 	return e
 }
 
-// OfList returns a page as it is shown.
-func OfList(records []ichido.Record) List {
-	list := List{Events: make([]Event, len(records))}
-	for i := range records {
-		list.Events[i] = OfRecord(&records[i])
-		list.Before = records[i].Seq
-	}
-	return list
-}
-
 // Stats is what is stored, counted.
 type Stats struct {
 	Sources   map[string]map[ichido.State]int `json:"sources"`
@@ -95,11 +79,17 @@ type Stats struct {
 	OldestDue *time.Time                      `json:"oldest_due,omitempty"`
 	Purged    int                             `json:"purged"`
 	Claims    int                             `json:"claims_held"`
+	// ClaimKeys are the oldest of those claims. One that stays here ran its
+	// handler, and could not record that it did.
+	ClaimKeys []string `json:"claims_held_keys,omitempty"`
 }
 
 // OfStats returns counts as they are shown.
 func OfStats(s ichido.Stats) Stats {
-	v := Stats{Sources: s.Counts, Total: map[ichido.State]int{}, OldestDue: optional(s.Oldest), Purged: s.Purged, Claims: s.Pending}
+	v := Stats{
+		Sources: s.Counts, Total: map[ichido.State]int{}, OldestDue: optional(s.Oldest), Purged: s.Purged,
+		Claims: s.Pending, ClaimKeys: s.PendingKeys,
+	}
 	for _, states := range s.Counts {
 		for state, n := range states {
 			v.Total[state] += n
