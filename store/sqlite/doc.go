@@ -23,9 +23,10 @@
 //     checks the token in that statement; when one does not fit, it takes the
 //     claims one by one.
 //   - [Store.Tx] has the writing connection for itself for one transaction,
-//     between two groups.
+//     between two groups, and the write lock before it reads.
 //   - [Store.Purge] removes bodies, and later keys, by an index of what is
-//     settled.
+//     settled. [Store.Replay] looks for its events outside of the write lock,
+//     and takes it to change them by their numbers, 500 at a time.
 //
 // # When something fails
 //
@@ -54,6 +55,6 @@
 //   - Statement journals in memory save about 6 us; a page cache of 8 MiB in
 //     place of 32 MiB saves about 4 us (see settings).
 //   - Inserting a group in the order of its hashes gained nothing that could
-//     be measured, and would lose the order of acceptance.
+//     be measured, and would lose the order of acceptance: it is not done.
 //   - The index of settled events costs less than the noise of the runs.
 package sqlite

@@ -148,6 +148,9 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if err := migrateUp(ctx, conn); err != nil {
 		return err
 	}
+	if err := syncFolder(s.path); err != nil { // the database and its log may be new
+		return err
+	}
 	if s.w, err = newWriter(ctx, conn); err != nil {
 		return err
 	}
