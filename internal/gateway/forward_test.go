@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
+	"ichido.dev/ichido"
 	"ichido.dev/ichido/internal/config"
 	"ichido.dev/ichido/internal/outbound"
 	"ichido.dev/ichido/provider"
@@ -56,5 +59,32 @@ func TestOnlyALiteralHostIsAllowedByWritingIt(t *testing.T) {
 		if got != want {
 			t.Errorf("%s allows %q, want %q", address, got, want)
 		}
+	}
+}
+
+// TestEndDuringASlowForwardSpendsNoAttempt: the destination is not to blame.
+func TestEndDuringASlowForwardSpendsNoAttempt(t *testing.T) {
+	arrived, ended := make(chan struct{}), make(chan struct{})
+	destination := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		io.Copy(io.Discard, req.Body)
+		close(arrived)
+		<-req.Context().Done()
+		close(ended)
+	}))
+	defer destination.Close()
+	r := open(t, yaml("  - {name: github, provider: github, secrets: ["+githubSecret+"], deliver: {to: '"+destination.URL+"', attempts: 1}}\n"))
+	r.drainFor = time.Millisecond
+	stop := r.run()
+	body := `{"zen":"z","hook_id":1,"hook":{}}`
+	_, text, _ := r.do("POST", "/hooks/github", signGitHub(t, body), body)
+	<-arrived
+	stop()
+	<-ended
+	rec, err := r.store.Get(t.Context(), idOf(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rec.State != ichido.Pending || rec.Attempts != 0 || rec.Deaths != 0 {
+		t.Errorf("the event is %s (%s) after %d attempts and %d deaths, want it pending after none", rec.State, rec.Cause, rec.Attempts, rec.Deaths)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -74,6 +75,7 @@ type Gateway struct {
 	current   atomic.Pointer[snapshot]
 	accepting atomic.Bool
 	reloading sync.Mutex
+	drainFor  time.Duration // how long forwards may go on when it ends; 0 for the worker's own
 
 	ingest, admin net.Listener
 }
@@ -210,6 +212,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 func (g *Gateway) worker() *ichido.Worker {
 	w := ichido.NewWorker(g.opts.Store)
 	w.Inboxes = func() []*ichido.Inbox { return g.current.Load().inboxes }
+	w.DrainFor = g.drainFor
 	w.Log = g.log
 	return w
 }
