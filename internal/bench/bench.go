@@ -88,7 +88,7 @@ type course struct {
 // Run measures every course.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	courses := []course{
-		{"1.3 KB", 1300, o.Connections, []string{floor, inbox, single}},
+		{"1.3 KB", 1300, o.Connections, []string{floor, inbox, prototype, single}},
 		{"20 KB", 20_000, o.Connections, []string{floor, inbox, prototype}},
 		{"1.3 KB alone", 1300, 1, []string{floor, inbox}},
 	}
