@@ -24,6 +24,7 @@ type child struct {
 // figures are what a child prints when it has ended.
 type figures struct {
 	Flood tally   `json:",omitempty"`
+	Held  int     `json:",omitempty"` // connections that the server had not closed in time
 	Good  service `json:",omitempty"`
 }
 
@@ -44,6 +45,8 @@ func (c child) run(in io.Reader, out io.Writer) error {
 		f.Flood = large(ctx, c.address, c.connections)
 	case "slow":
 		f.Flood = slow(ctx, c.address, c.connections)
+	case "withheld":
+		f.Flood, f.Held = withheld(ctx, c.address, c.connections, freedIn)
 	case "bad":
 		f.Flood = bad(ctx, c.address, c.connections, c.deliveries)
 	default:

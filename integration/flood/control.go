@@ -25,8 +25,9 @@ func serveNaive() error {
 }
 
 // control floods the naive receiver and returns its peak memory: an error if
-// it stays within the bar, because then the flood is too gentle. It stops as
-// soon as the bar is passed, for the sake of the machine.
+// it stays within the bar, or closes a connection whose body does not come,
+// because then the flood is too gentle. It stops as soon as the bar is passed,
+// for the sake of the machine.
 func control(o options) (int64, error) {
 	dir, err := os.MkdirTemp(o.dir, "flood-naive-")
 	if err != nil {
@@ -51,6 +52,10 @@ func control(o options) (int64, error) {
 	defer s.p.Kill()
 	if _, err := s.p.WaitReady("http://"+s.address+"/", 10*time.Second); err != nil {
 		return 0, err
+	}
+	const some = 2 * len(withheldBodies)
+	if _, held := withheld(context.Background(), s.address, some, 2*time.Second); held != some {
+		return 0, fmt.Errorf("a receiver without a deadline closed %d of %d connections: this harness proves nothing", some-held, some)
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
 	defer stop()

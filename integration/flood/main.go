@@ -1,7 +1,8 @@
 // Flood sends what nobody signed at the real binary in its default
-// configuration: large bodies, slow connections and bad signatures, in turn
-// and all at once. Meanwhile a good sender must be served in time, the
-// process must stay within its memory, and nothing unverified may be stored.
+// configuration: large bodies, slow connections, bodies that do not come and
+// bad signatures, in turn and all at once. Meanwhile a good sender must be
+// served in time, the process must stay within its memory and close what only
+// waits, and nothing unverified may be stored.
 //
 // It does not look for the highest rate that is served; that is what
 // `ichido bench` is for.
@@ -46,7 +47,7 @@ func main() {
 	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "longest time for the bad signatures of one phase")
 	flag.StringVar(&o.dir, "dir", "", "folder for the data; default: a temporary one")
 	naive := flag.Bool("naive", false, "serve the receiver without limits that is the control")
-	flag.StringVar(&sender.kind, "send", "", "be one sender: good, large, slow or bad")
+	flag.StringVar(&sender.kind, "send", "", "be one sender: good, large, slow, withheld or bad")
 	flag.StringVar(&sender.address, "to", "", "address that it sends to")
 	flag.IntVar(&sender.connections, "connections", 1, "its connections")
 	flag.IntVar(&sender.deliveries, "deliveries", 0, "its deliveries, where they are counted")
@@ -81,6 +82,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return errors.Join(append(missed, err)...)
 	}
+	fmt.Fprintln(out, "control: a receiver without a deadline held every connection whose body did not come")
 	fmt.Fprintf(out, "control: a receiver with io.ReadAll and no admission reached %d MiB with %d senders\n", peak>>20, o.naiveSenders)
 	return errors.Join(missed...)
 }
@@ -89,6 +91,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 func (s *server) phases(ctx context.Context, o options, out io.Writer) (missed []error) {
 	large := child{kind: "large", connections: o.large}
 	slow := child{kind: "slow", connections: o.slow}
+	withheld := child{kind: "withheld", connections: o.slow}
 	bad := child{kind: "bad", connections: o.badSenders, deliveries: o.bad}
 	for _, p := range []struct {
 		name   string
@@ -98,6 +101,7 @@ func (s *server) phases(ctx context.Context, o options, out io.Writer) (missed [
 		{"no flood", true, nil},
 		{fmt.Sprintf("%d senders of 25 MiB bodies", o.large), true, []child{large}},
 		{fmt.Sprintf("%d connections of one byte per second", o.slow), true, []child{slow}},
+		{fmt.Sprintf("%d bodies that do not come", o.slow), false, []child{withheld}},
 		{fmt.Sprintf("%d bad signatures", o.bad), false, []child{bad}},
 		{"all at once", false, []child{bad, large, slow}},
 	} {

@@ -16,6 +16,7 @@ type result struct {
 	took   time.Duration
 	peak   int64
 	floods tally
+	held   int
 	good   service
 }
 
@@ -39,6 +40,7 @@ func (s *server) phase(ctx context.Context, limit time.Duration, floods []child)
 			defer mu.Unlock()
 			errs = append(errs, err)
 			r.floods.add(f.Flood)
+			r.held += f.Held
 			if c.kind == "good" {
 				r.good = f.Good
 			} else if i == 0 {
@@ -79,6 +81,9 @@ func (r *result) missed(name string) (list []error) {
 	}
 	if p := r.good.percentile(0.99); p >= latencyBar {
 		list = append(list, fmt.Errorf("%s: the good sender's p99 is %s, under %s wanted", name, p, latencyBar))
+	}
+	if r.held > 0 {
+		list = append(list, fmt.Errorf("%s: %d connections were open after %s", name, r.held, freedIn))
 	}
 	if n := r.floods[200]; n > 0 {
 		list = append(list, fmt.Errorf("%s: %d unsigned deliveries were accepted", name, n))
