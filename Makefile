@@ -4,7 +4,7 @@
 export CGO_ENABLED ?= 0
 GO ?= go
 
-.PHONY: help build test race lint generate crash powerloss flood secrecy bench demo
+.PHONY: help build test race lint generate crash powerloss flood secrecy start bench demo
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -41,3 +41,6 @@ flood: ## memory and a good sender's latency under floods, and the control
 
 secrecy: ## 100,000 requests with marked secrets, searched for in every output
 	cd integration && $(GO) run ./secrecy
+
+start: ## the size of the binary, and how soon it is ready with 1,000,000 stored events
+	cd integration && $(GO) run ./start

@@ -29,7 +29,7 @@ func Root() (string, error) {
 }
 
 // Build builds the command of the tested module, static and with the given
-// build tags, and returns its path. Every call builds what is there now.
+// build tags, as it is shipped, and returns its path. Every call builds what is there now.
 func Build(ctx context.Context, dir string, tags ...string) (string, error) {
 	root, err := Root()
 	if err != nil {
@@ -53,7 +53,7 @@ func build(ctx context.Context, dir, pkg, out string, tags ...string) (string, e
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w", pkg, err)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", strings.Join(tags, ","), "-o", out, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", strings.Join(tags, ","), "-o", out, pkg)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
