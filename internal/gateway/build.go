@@ -234,8 +234,8 @@ func (b *builder) missing(setting string, err error) {
 // a destination, else kept as done, ignored.
 func (b *builder) handle(src *ichido.Source) {
 	d := &b.in.Deliver
+	src.Handler = func(context.Context, *ichido.Event) error { return nil }
 	if d.To == "" {
-		src.Handler = func(context.Context, *ichido.Event) error { return nil }
 		src.Outcome = ichido.Ignored
 		if b.isEnvironmentReceiver() {
 			src.Handler, src.Keep = nil, true

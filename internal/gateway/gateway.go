@@ -271,9 +271,6 @@ func fixedDifferences(a, b *config.Config) []string {
 // snapshot builds every source of a configuration, or reports every problem.
 func (g *Gateway) snapshot(file *config.File) (*snapshot, error) {
 	endpoints := build(file, &g.opts, SecretsHere)
-	if err := file.Problems(); err != nil {
-		return nil, err
-	}
 	s := &snapshot{file: file, endpoints: endpoints, adminTokens: parseTokens(file.Admin.Tokens)}
 	for i, e := range endpoints {
 		if e.broken {
@@ -288,7 +285,7 @@ func (g *Gateway) snapshot(file *config.File) (*snapshot, error) {
 		}
 		inbox, err := ichido.NewInbox(g.opts.Store, src)
 		if err != nil {
-			file.Add(fmt.Sprintf("sources[%d]", i), err.Error(), "")
+			addJoined(file, fmt.Sprintf("sources[%d]", i), err)
 			continue
 		}
 		e.inbox = inbox

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -35,6 +36,16 @@ func TestReloadSwapsTheWholeConfigurationOrNothing(t *testing.T) {
 		if status, _, _ := r.do("POST", "/hooks/github", signGitHub(t, body), body); status != 200 {
 			t.Errorf("%s: the old secret no longer verifies: %d", name, status)
 		}
+	}
+	r.reload = yaml("  - {name: a, provider: gitbub}\n  - {name: b, provider: github, secrets: [" + githubSecret + "], path_token: abc}\n" +
+		"  - {name: c, provider: github, secrets: [" + githubSecret + "], deliver: {to: 'https://x.example', headers: [Cookie]}}\n")
+	checked := config.Parse([]byte(r.reload))
+	Check(checked, func(string) (string, bool) { return "", false }, SecretsHere)
+	var problems config.Problems
+	if err := r.Reload(); !errors.As(err, &problems) || len(problems) != 3 {
+		t.Errorf("of a file with three problems a reload says:\n%v", err)
+	} else if diff := cmp.Diff(checked.Problems(), err); diff != "" {
+		t.Errorf("a reload and a check find different problems (-check +reload):\n%s", diff)
 	}
 	r.reload = yaml("  - {name: github, provider: github, secrets: [another-secret-0123456789]}\n")
 	if err := r.Reload(); err != nil {
