@@ -446,6 +446,36 @@ type breakingPut struct {
 
 func (b breakingPut) Put(context.Context, []ichido.Record) ([]ichido.Verdict, error) { return b.put() }
 
+// deadlines records the read deadlines of a connection.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	last time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error { d.last = t; return nil }
+
+// net/http reads some of what is left of a body after the answer: a sender that
+// goes on slowly must not hold the connection.
+func TestWhatIsLeftOfARefusedBodyHasADeadline(t *testing.T) {
+	in := newInbox(t, memory.New(memory.Options{}), ichido.Source{BodyLimit: 100})
+	for _, test := range []struct {
+		name, body string
+		code       int
+		limited    bool
+	}{
+		{"whole", goodBody, 200, false},
+		{"too large", strings.Repeat("x", 200), 413, true},
+	} {
+		r := signed(test.body)
+		r.ContentLength = -1 // as with chunks: its length shows while it is read
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		in.ServeHTTP(w, r)
+		if w.Code != test.code || w.last.IsZero() == test.limited || time.Until(w.last) > 10*time.Second {
+			t.Errorf("%s: answered %d, then a read deadline of %s, want %d, limited: %t", test.name, w.Code, w.last, test.code, test.limited)
+		}
+	}
+}
+
 func TestOnlyAProbeWithABodyClosesItsConnection(t *testing.T) {
 	in := newInbox(t, memory.New(memory.Options{}), ichido.Source{})
 	for body, want := range map[string]string{"": "", "x": "close"} {
@@ -483,9 +513,9 @@ func TestTwoHundredCopiesAtOnceAreOneEvent(t *testing.T) {
 
 func TestSourceProblemsAreReportedTogether(t *testing.T) {
 	_, err := ichido.NewInbox(nil, ichido.Source{
-		Name: "a/b", Handler: handled, Apply: memory.New(memory.Options{}).Apply(handled), BodyLimit: -1, PathTokens: []string{"short", "your-path-token-goes-here"}, Encoding: "br",
+		Name: "a/b", Handler: handled, Apply: memory.New(memory.Options{}).Apply(handled), BodyLimit: -1, PathTokens: []string{"short", "your-path-token-goes-here", "0123456789abcdef|é"}, Encoding: "br",
 	})
-	for _, want := range []string{"name must be", "provider is missing", "only one of", "queue is missing", "path token 1", "path token 2 is a placeholder", "negative", "encoding"} {
+	for _, want := range []string{"name must be", "provider is missing", "only one of", "queue is missing", "path token 1", "path token 2 is a placeholder", "path token 3 must be", "negative", "encoding"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not say %q: %v", want, err)
 		}

@@ -25,6 +25,8 @@ const (
 	bodyGrace = 10 * time.Second
 	bodyRate  = 64 << 10 // bytes a second
 
+	leftoverGrace = 5 * time.Second // for what is left of a body that was refused
+
 	smallBody     = 64 << 10 // bodies up to this come from the small budget and from pools
 	largeShare    = 2 << 20  // least that a larger body reserves, so that few are read at once
 	maxInflation  = 100      // decoded bytes per encoded byte
@@ -73,12 +75,18 @@ func (t *intake) read(w http.ResponseWriter, r *http.Request) *Error {
 	}
 	deadline := deadliner{rc: http.NewResponseController(w), start: time.Now()}
 	deadline.move(0)
-	defer deadline.clear()
+	err := t.fill(r.Body, declared, &deadline)
+	deadline.end(err == nil)
+	return err
+}
+
+// fill reads a body to its end.
+func (t *intake) fill(body io.Reader, declared int64, deadline *deadliner) *Error {
 	for {
 		if len(t.buf) == cap(t.buf) && !t.grow(declared) {
 			return refusal(CodeOverloaded, "memory")
 		}
-		n, err := r.Body.Read(t.buf[len(t.buf):cap(t.buf)])
+		n, err := body.Read(t.buf[len(t.buf):cap(t.buf)])
 		t.buf = t.buf[:len(t.buf)+n]
 		if int64(len(t.buf)) > t.limit {
 			return refusal(CodeTooLarge, "bytes read")
@@ -217,7 +225,16 @@ func (d *deadliner) move(received int) {
 	d.rc.SetReadDeadline(d.start.Add(bodyGrace + time.Duration(received)*time.Second/bodyRate))
 }
 
-func (d *deadliner) clear() { d.rc.SetReadDeadline(time.Time{}) }
+// end takes the deadline away from a connection whose body was read. What is
+// left of another body has a moment: net/http reads some of it after the
+// answer, and a sender that goes on slowly would hold the connection.
+func (d *deadliner) end(whole bool) {
+	if whole {
+		d.rc.SetReadDeadline(time.Time{})
+	} else {
+		d.rc.SetReadDeadline(time.Now().Add(leftoverGrace))
+	}
+}
 
 // encoding returns the Content-Encoding to undo ("" for none), or refuses it.
 func (s *Source) encoding(h http.Header) (string, *Error) {

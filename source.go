@@ -137,8 +137,8 @@ func (s *Source) check(q Queue) error {
 	}
 	for i, token := range s.PathTokens {
 		switch {
-		case len(token) < minPathToken || strings.ContainsAny(token, " \t\r\n\v\f/?#%"):
-			add("path token %d must be at least %d characters without white space, '/', '?', '#' and '%%'", i+1, minPathToken)
+		case len(token) < minPathToken || strings.ContainsFunc(token, needsEscape):
+			add("path token %d must be at least %d letters, digits, '-', '.', '_' and '~'", i+1, minPathToken)
 		case placeholder.Is(token):
 			add("path token %d is a placeholder: make one with `openssl rand -hex 24`", i+1)
 		}
@@ -187,6 +187,12 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
+}
+
+// needsEscape reports whether a character can be in a path in more than one
+// spelling.
+func needsEscape(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._~", c)
 }
 
 func validName(name string) bool {
