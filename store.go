@@ -70,7 +70,7 @@ type Record struct {
 	Replays   int       // times an operator asked for it again
 	SettledAt time.Time // when it became done, dead or quarantined
 	Confirmed []byte    // authoritative state that was fetched for it
-	Purged    bool      // the body is gone, the key is kept
+	Purged    bool      // the body is gone, the key is kept; set by the Inbox where a done event's body is not to be kept
 }
 
 // Verdict is the store's decision about one record or one claim.

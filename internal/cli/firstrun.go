@@ -39,7 +39,7 @@ sources:
 // writeFirstConfig makes the configuration of a first run, with fresh
 // secrets, readable by its owner only. It never overwrites a file.
 func writeFirstConfig() error {
-	if err := os.MkdirAll(filepath.Dir(defaultConfig), 0o700); err != nil {
+	if err := makeFolder(filepath.Dir(defaultConfig)); err != nil {
 		return fmt.Errorf("make %s: %w", filepath.Dir(defaultConfig), err)
 	}
 	f, err := os.OpenFile(defaultConfig, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -8,7 +8,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 
 	"ichido.dev/ichido/internal/config"
 	"ichido.dev/ichido/internal/gateway"
@@ -24,10 +26,10 @@ func (a *app) openStore(ctx context.Context, c *config.Config, create bool) (*sq
 			return nil, nil, &failure{exitError, fmt.Errorf("there is no store at %s", path), `"ichido serve" makes one; --config and --store say where it is`}
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, nil, fmt.Errorf("make the store's folder: %w", err)
-	}
 	if create {
+		if err := makeFolder(filepath.Dir(path)); err != nil {
+			return nil, nil, fmt.Errorf("make the store's folder: %w", err)
+		}
 		if err := touch(path); err != nil {
 			return nil, nil, err
 		}
@@ -42,6 +44,33 @@ func (a *app) openStore(ctx context.Context, c *config.Config, create bool) (*sq
 		return nil, nil, errors.Join(fmt.Errorf("open store: %w", err), db.Close())
 	}
 	return store, func() error { return errors.Join(store.Close(), db.Close()) }, nil
+}
+
+// makeFolder makes a folder that is there after a power cut, too: what is in
+// it is flushed by the store, its own name by nobody else.
+func makeFolder(path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(path)
+	if err := makeFolder(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(parent)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EINVAL) {
+		return err
+	}
+	return nil
 }
 
 // touch makes the database file, for its owner only: it will hold payloads.

@@ -31,6 +31,7 @@ const (
 	codeCorrupt    = 11
 	codeFull       = 13
 	codeProtocol   = 15
+	codeConstraint = 19
 	codeNotADB     = 26
 	codeIOErrShmSz = codeIOErr | 19<<8 // the shared-memory file could not grow
 )

@@ -108,6 +108,9 @@ func (a *applier) exclusive(ctx context.Context, limit time.Duration, name strin
 		}
 		if err := tx.Commit(); err != nil {
 			w.open = true
+			if code, ok := resultCode(err); ok && code&0xff == codeConstraint {
+				return fmt.Errorf("commit: %w", err) // of what the handler wrote: a deferred foreign key
+			}
 			return unavailable(name, classify(err), s.judge(fmt.Errorf("commit: %w", err)))
 		}
 		s.commits.Add(1)
