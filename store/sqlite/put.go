@@ -63,19 +63,17 @@ func (s *Store) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verd
 // on hash decides, in whatever state the event is that is there, and for the
 // same key twice in one transaction as well: the second one finds the first.
 func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
-	if t.seq == 0 {
-		if err := t.start(); err != nil {
-			return 0, err
-		}
+	if t.room < 0 {
+		t.room = max(t.s.room(), 0)
 	}
 	if t.room == 0 {
 		return t.seen(r, ichido.Full)
 	}
-	n, err := t.insert(r)
+	isNew, err := t.insert(r)
 	if err != nil {
 		return 0, fmt.Errorf("insert event: %w", err)
 	}
-	if n == 0 {
+	if !isNew {
 		return t.seen(r, 0)
 	}
 	if !r.Purged {
@@ -99,28 +97,34 @@ func (t *txn) put(r *ichido.Record, attempts int) (ichido.Verdict, error) {
 	return ichido.Accepted, nil
 }
 
-// insert writes the row of a new event, claimed where its record says so. It
-// returns 0 when the key is there.
-func (t *txn) insert(r *ichido.Record) (int64, error) {
+// insert writes the row of a new event, claimed where its record says so, and
+// reports whether its key is new. The first one of a transaction has SQLite
+// find the next seq, and sets t.seq.
+func (t *txn) insert(r *ichido.Record) (isNew bool, err error) {
 	stmt := t.w.insert
+	var seq any
+	if t.seq > 0 {
+		seq = t.seq
+	}
 	args := []any{
-		t.seq, r.Hash[:], r.Source, t.now, len(r.Body), flagsOf(r), r.Fingerprint[:], r.Type, r.Scheme,
+		seq, r.Hash[:], r.Source, t.now, len(r.Body), flagsOf(r), r.Fingerprint[:], r.Type, r.Scheme,
 		r.ReceivedAt.UnixMilli(), signedAt(r.Time), keyOf(r),
 	}
 	if r.State == ichido.Claimed {
 		args[3] = t.now + r.Lease.Milliseconds()
 		args, stmt = append(args, int64(r.Token)), t.w.insertClaimed
 	}
-	return rowsAffected(stmt, args...)
-}
-
-// start finds the next seq and the room there is.
-func (t *txn) start() error {
-	if err := t.w.nextSeq.QueryRow().Scan(&t.seq); err != nil {
-		return fmt.Errorf("find the next seq: %w", err)
+	res, err := stmt.Exec(args...)
+	if err != nil {
+		return false, err
 	}
-	t.room = max(t.s.room(), 0)
-	return nil
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return false, err
+	}
+	if t.seq == 0 {
+		t.seq, err = res.LastInsertId()
+	}
+	return true, err
 }
 
 // seen compares a record with the one of the same key that is there.

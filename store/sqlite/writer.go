@@ -18,7 +18,7 @@ type writer struct {
 
 	begin, commit, rollback, checkpoint *sql.Stmt
 
-	nextSeq, insert, insertClaimed, insertBody, keep, find, copied *sql.Stmt
+	insert, insertClaimed, insertBody, keep, find, copied *sql.Stmt
 	lapsed, lapsedRunning, reap, sources, due, suspects, claim     *sql.Stmt
 	extend, settle, settleAll, confirm                             *sql.Stmt
 }
@@ -41,11 +41,10 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 		{&w.rollback, "ROLLBACK"},
 		{&w.checkpoint, "PRAGMA wal_checkpoint(PASSIVE)"},
 
-		{&w.nextSeq, `SELECT max((SELECT coalesce(max(seq), 0) FROM ichido_events), (SELECT value FROM ichido_meta WHERE name = 'seq')) + 1`},
 		{&w.insert, `INSERT INTO ichido_events (seq, hash, source, due, size, flags, fingerprint, type, scheme, received_at, signed_at, key)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hash) DO NOTHING`},
+			VALUES (` + nextSeq + `, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hash) DO NOTHING`},
 		{&w.insertClaimed, `INSERT INTO ichido_events (seq, hash, source, due, size, flags, fingerprint, type, scheme, received_at, signed_at, key,
-			state, token, attempts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, 1) ON CONFLICT (hash) DO NOTHING`},
+			state, token, attempts) VALUES (` + nextSeq + `, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, 1) ON CONFLICT (hash) DO NOTHING`},
 		{&w.insertBody, `INSERT INTO ichido_bodies (seq, header, body) VALUES (?, ?, ?)`},
 		{&w.keep, `UPDATE ichido_events SET state = ?, outcome = ?, cause = ?, attempts = ?, purged = ?, settled_at = due, due = 0 WHERE seq = ?`},
 		{&w.find, `SELECT seq, fingerprint FROM ichido_events WHERE hash = ?`},
@@ -78,6 +77,10 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 	return w, nil
 }
 
+// nextSeq is the parameter for a seq, or, for NULL, the next one: what was
+// purged is not given out again.
+const nextSeq = `coalesce(?, max((SELECT coalesce(max(seq), 0) FROM ichido_events), (SELECT value FROM ichido_meta WHERE name = 'seq')) + 1)`
+
 // sourcesDue lists the sources with an event that is due, by jumping through
 // the index from source to source: the cost follows the number of sources in
 // work, not the number of events.
@@ -102,7 +105,7 @@ const (
 func (w *writer) close() {
 	for _, stmt := range []*sql.Stmt{
 		w.begin, w.commit, w.rollback, w.checkpoint,
-		w.nextSeq, w.insert, w.insertClaimed, w.insertBody, w.keep, w.find, w.copied,
+		w.insert, w.insertClaimed, w.insertBody, w.keep, w.find, w.copied,
 		w.lapsed, w.lapsedRunning, w.reap, w.sources, w.due, w.suspects, w.claim,
 		w.extend, w.settle, w.settleAll, w.confirm,
 	} {
