@@ -18,7 +18,7 @@ func (in *Inbox) serveInline(w http.ResponseWriter, r *http.Request, v *visit, e
 	key := in.src.Name + "/" + e.ID()
 	verdict, token, err := in.claim(ctx, key)
 	if err != nil {
-		in.src.Log.Error("claim an event", "source", in.src.Name, "error", err)
+		in.src.Log.Error("claim an event", "source", in.src.Name, "event", e.ID(), "error", err)
 		in.refuse(w, asError(err, CodeUnavailable, "claim"))
 		return
 	}
@@ -39,7 +39,7 @@ func (in *Inbox) serveInline(w http.ResponseWriter, r *http.Request, v *visit, e
 	err = in.runInline(ctx, reply, e)
 	if err != nil || !reply.ok() {
 		in.release(ctx, key, token)
-		in.answerFailure(w, reply, err)
+		in.answerFailure(w, reply, e, err)
 		return
 	}
 	if err := in.complete(ctx, key, token); err != nil {
@@ -88,17 +88,17 @@ func (in *Inbox) runInline(ctx context.Context, reply *bufferedReply, e *Event) 
 
 // answerFailure answers for a handler that ran in the request and failed: its
 // own response if it wrote one, else by what it returned.
-func (in *Inbox) answerFailure(w http.ResponseWriter, reply *bufferedReply, err error) {
+func (in *Inbox) answerFailure(w http.ResponseWriter, reply *bufferedReply, e *Event, err error) {
 	var final *permanent
 	switch {
 	case err == nil:
 		in.src.Observe(CodeFailed, "handler answered "+http.StatusText(reply.status))
 		reply.copyTo(w)
 	case errors.As(err, &final):
-		in.src.Log.Warn("a handler rejected an event", "source", in.src.Name, "error", printable(err.Error()))
+		in.src.Log.Warn("a handler rejected an event", "source", in.src.Name, "event", e.ID(), "error", printable(err.Error()))
 		in.refuse(w, &Error{Code: CodeRejected, Op: "handle", Cause: "permanent"})
 	default:
-		in.src.Log.Error("a handler failed", "source", in.src.Name, "error", printable(err.Error()))
+		in.src.Log.Error("a handler failed", "source", in.src.Name, "event", e.ID(), "error", printable(err.Error()))
 		in.refuse(w, &Error{Code: CodeFailed, Op: "handle", Cause: "handler error"})
 	}
 }
@@ -150,10 +150,10 @@ func (in *Inbox) applyNow(w http.ResponseWriter, r *http.Request, v *visit, e *E
 	case err == nil:
 		in.answer(w, r, v.again(), verdict)
 	case errors.Is(err, ErrUnavailable):
-		in.src.Log.Error("apply an event", "source", in.src.Name, "error", err)
+		in.src.Log.Error("apply an event", "source", in.src.Name, "event", e.ID(), "error", err)
 		in.refuse(w, asError(err, CodeUnavailable, "apply"))
 	default:
-		in.answerFailure(w, nil, err)
+		in.answerFailure(w, nil, e, err)
 	}
 }
 

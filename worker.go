@@ -50,6 +50,7 @@ type Worker struct {
 	idle      chan *job               // to goroutines without a job; unbuffered
 	freed     chan struct{}           // a slot became free, and there may be events that wait for one
 	settled   chan settledJob         // to the settler; closed when all jobs have ended
+	failing   map[string]*failing     // by source; the settler's
 	ending    <-chan struct{}         // closed when Run's context has ended
 	base      context.Context         // of all handlers
 	cut       context.CancelCauseFunc // ends base
@@ -104,6 +105,7 @@ func (w *Worker) start(ctx context.Context) error {
 	w.idle = make(chan *job)
 	w.freed = make(chan struct{}, 1)
 	w.settled = make(chan settledJob, 512)
+	w.failing = map[string]*failing{}
 	w.ending = ctx.Done()
 	w.base, w.cut = context.WithCancelCause(context.WithoutCancel(ctx))
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -487,4 +488,27 @@ func (f *flakySettle) Settle(ctx context.Context, s []ichido.Settlement) ([]erro
 		return nil, ichido.ErrUnavailable
 	}
 	return f.Store.Settle(ctx, s)
+}
+
+func TestFailedAttemptsAreLoggedAtABoundedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, ichido.Source{Attempts: 5, Backoff: []time.Duration{time.Minute}, Handler: func(context.Context, *ichido.Event) error {
+			return errors.New("boom")
+		}})
+		for i := range 50 {
+			b.receive(fmt.Sprintf(`{"id":"e%d","type":"paid"}`, i))
+		}
+		var log strings.Builder
+		w := ichido.NewWorker(b.store, b.in)
+		w.Log = slog.New(slog.NewTextHandler(&log, nil))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := w.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Count(log.String(), "\n")
+		if lines != 1 || !strings.Contains(log.String(), "cause=boom") || !strings.Contains(log.String(), "event=ev_") {
+			t.Errorf("%d lines for 50 failed attempts, want one with the event and the cause:\n%s", lines, log.String())
+		}
+	})
 }
