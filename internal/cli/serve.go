@@ -38,7 +38,10 @@ finishes what is in flight and exits.`,
 			if o.verbose {
 				level = slog.LevelDebug
 			}
-			return a.runServe(cmd.Context(), &o, a.logger(level))
+			// From here on a signal is heard, also while the start takes its time.
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
+			defer stop()
+			return a.runServe(ctx, &o, a.logger(level))
 		},
 	}
 	f := cmd.Flags()
@@ -88,6 +91,10 @@ func (a *app) runServe(ctx context.Context, o *serveFlags, log *slog.Logger) (er
 	o.override(&file.Config)
 	gateway.TuneCollector(a.env.LookupEnv)
 	store, closeStore, err := a.openStore(ctx, &file.Config, true)
+	if err != nil && ctx.Err() != nil {
+		log.Info("stopped before the store was open")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -101,12 +108,12 @@ func (a *app) runServe(ctx context.Context, o *serveFlags, log *slog.Logger) (er
 		return badConfig(path, err)
 	}
 	logStart(log, g, &file.Config)
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
-	defer stop()
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
 	var watcher sync.WaitGroup
-	watcher.Go(func() { watch(ctx, g, path, hup, log) })
+	watcher.Go(func() { watch(watching, g, path, hup, log) })
 	err = g.Run(ctx)
-	stop()
+	stopWatching()
 	watcher.Wait()
 	log.Info("stopped")
 	return err
