@@ -15,7 +15,8 @@ var errDraining = errors.New("worker is draining")
 
 // Worker works stored events: it claims them in batches, confirms them, runs
 // their handlers, and settles them in batches. Any number of workers may run
-// on one queue, in one process or in many.
+// on one queue; in how many processes, the queue says: an SQLite database is
+// worked by one.
 //
 // A worker never claims more than it has free slots for. What an inbox of the
 // same process accepts while nothing older waits is stored as claimed, and

@@ -93,7 +93,9 @@ Written by ` + "`go generate ./provider`" + ` from the profiles. Do not edit.
 What a variant proves: *verified*, the signature covers the whole body; *authenticated*, the sender knew a secret, and the body is not
 bound to it. "Signed" means that a captured delivery cannot be sent again under another id, type or time. Where the id is not signed, or
 there is none, an event is identified by its bytes. The horizon is how long a retry, or a redelivery by hand, may come; a week is assumed
-where it is unknown. Vectors found were taken from the sender's own tests or documentation, the others computed from them.
+where it is unknown. Vectors found were taken from the sender's own tests or documentation; the others were computed by the scheme
+that those describe. Confidence says what the scheme was read from: *high*, the sender's own code or its documents, which agree;
+*medium*, one of them only, or a part of it was not to be read. Each section names what was read.
 
 | provider | variant | kind | strength | id signed | type signed | time signed | handshake | horizon | vectors found | computed | confidence |
 |---|---|---|---|---|---|---|---|---|--:|--:|---|
