@@ -95,7 +95,7 @@ func (r *Replayed) skip(s Skipped) {
 func whyNot(r *ichido.Record) string {
 	switch {
 	case r.State == ichido.Pending:
-		return "pending: it is worked anyway"
+		return "pending: worked when its source is configured"
 	case r.State == ichido.Claimed:
 		return "claimed: it is worked now"
 	case r.State == ichido.Quarantined:

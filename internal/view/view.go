@@ -28,7 +28,7 @@ type Event struct {
 	Cause       string              `json:"cause,omitempty"`
 	Strength    string              `json:"strength"`
 	Scheme      string              `json:"scheme,omitempty"`
-	Secret      int                 `json:"secret"`
+	Secret      int                 `json:"secret"` // index of the secret that verified, from 0
 	SignedAt    *time.Time          `json:"signed_at,omitempty"`
 	ReceivedAt  time.Time           `json:"received_at"`
 	DueAt       *time.Time          `json:"due_at,omitempty"`
@@ -57,6 +57,9 @@ func OfRecord(r *ichido.Record) Event {
 	}
 	if r.State == ichido.Pending || r.State == ichido.Claimed {
 		e.DueAt = optional(r.Due)
+	}
+	if r.Outcome == ichido.Applied {
+		e.Attempts = max(e.Attempts, 1) // inline, it ran in the request, which nobody counts
 	}
 	switch {
 	case r.Body == nil:

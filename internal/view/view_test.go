@@ -110,7 +110,7 @@ func TestReplaySaysWhatWasLeftAndWhy(t *testing.T) {
 	}
 	want := Replayed{DryRun: true, Matched: 8, Events: 3, Skipped: []Skipped{
 		{"split: its events are stored beside it", 1, split.ID()},
-		{"pending: it is worked anyway", 1, pending[0].ID()},
+		{"pending: worked when its source is configured", 1, pending[0].ID()},
 		{"quarantined: it is not an event", 1, quarantined[0].ID()},
 		{"its body is not kept any more", 2, purged[0].ID()},
 	}}
@@ -158,5 +158,23 @@ func TestReplayThatFailsSaysWhatItDid(t *testing.T) {
 	got, err := Replay(t.Context(), halfway{s}, ichido.Filter{Source: "a"}, false)
 	if err == nil || got.Matched != 3 || got.Events != 1 {
 		t.Errorf("it says %+v, error %v; want 1 of 3 and the error", got, err)
+	}
+}
+
+// TestAppliedEventRanAtLeastOnce: what was applied during the request is
+// stored with no attempt, because no worker claimed it.
+func TestAppliedEventRanAtLeastOnce(t *testing.T) {
+	for _, test := range []struct {
+		record ichido.Record
+		want   int
+	}{
+		{ichido.Record{State: ichido.Done, Outcome: ichido.Applied}, 1},
+		{ichido.Record{State: ichido.Done, Outcome: ichido.Applied, Attempts: 3}, 3},
+		{ichido.Record{State: ichido.Done, Outcome: ichido.Ignored}, 0},
+		{ichido.Record{State: ichido.Pending}, 0},
+	} {
+		if got := OfRecord(&test.record).Attempts; got != test.want {
+			t.Errorf("%s/%s after %d counted attempts: shown %d, want %d", test.record.State, test.record.Outcome, test.record.Attempts, got, test.want)
+		}
 	}
 }
