@@ -25,13 +25,13 @@ func (a *app) check() *cobra.Command {
 
 It resolves the secrets and builds every source as "ichido serve" would, but
 opens no store and no port. Secrets are never shown.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: optionalArg("one file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if providers {
 				return a.listProviders()
 			}
 			if len(args) == 1 {
-				p.config = args[0]
+				p.config, p.named = args[0], "the argument"
 			}
 			file, path, err := a.find(&p)
 			if errors.Is(err, errNoConfig) {

@@ -7,7 +7,8 @@
 //   - With --json, standard output is JSON and nothing else; one document, or
 //     one line per item where the command says so.
 //   - Errors are one line, "ichido: what went wrong", then a line "hint: …"
-//     where there is something to do. No capitals, no full stops.
+//     where there is something to do. No capitals, no full stops. With --json
+//     they are one line of JSON on standard error, with error, hint and code.
 //   - Secrets are printed only by the command that makes them.
 //   - Colours only on a terminal, and never with NO_COLOR.
 //   - Nothing asks questions.
@@ -24,6 +25,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/lmittmann/tint"
@@ -81,32 +83,54 @@ func Run(ctx context.Context, env Env) int {
 	var f *failure
 	if !errors.As(err, &f) {
 		f = &failure{code: exitError, err: err}
-		if strings.HasPrefix(err.Error(), "unknown ") || strings.Contains(err.Error(), "arg(s)") {
+		if strings.HasPrefix(err.Error(), "unknown command") { // cobra's, from where no command has a say
 			f.code, f.hint = exitUsage, `"ichido --help" lists the commands`
 		}
 	}
-	if text := f.err.Error(); text != "" {
-		fmt.Fprintf(env.Stderr, "ichido: %s\n", text)
-	}
-	if f.hint != "" {
-		fmt.Fprintf(env.Stderr, "hint: %s\n", f.hint)
-	}
+	a.json = a.json || slices.Contains(env.Args, "--json") // the flags may not have been read to their end
+	a.tell("ichido", "error", f.err.Error(), f)
 	return f.code
+}
+
+// tell writes an error or a note to standard error: as lines, or as one line
+// of JSON when it was asked for. f, which may be nil, gives the hint and the
+// exit code.
+func (a *app) tell(prefix, member, text string, f *failure) {
+	if a.json {
+		v := map[string]any{member: text}
+		if f != nil {
+			v["hint"], v["code"] = f.hint, f.code
+		}
+		e := json.NewEncoder(a.env.Stderr)
+		e.SetEscapeHTML(false)
+		_ = e.Encode(v) // there is nowhere else to say it
+		return
+	}
+	fmt.Fprintf(a.env.Stderr, "%s: %s\n", prefix, text)
+	if f != nil && f.hint != "" {
+		fmt.Fprintf(a.env.Stderr, "hint: %s\n", f.hint)
+	}
 }
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "ichido",
-		Short:         "A webhook inbox: every genuine webhook, stored before it is acknowledged, applied once",
+		Use:   "ichido",
+		Short: "A webhook inbox: every genuine webhook, stored before it is acknowledged, applied once",
+		Long: `A webhook inbox: every genuine webhook, stored before it is acknowledged,
+applied once.
+
+Results go to standard output, everything else to standard error; with --json
+both are JSON. Exit codes: 0 done; 1 it failed; 2 wrong usage or configuration;
+3 nothing was found.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(a.env.Stdin)
 	root.SetOut(a.env.Stdout)
 	root.SetErr(a.env.Stderr)
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, errors too")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help"), "%w", err)
 	})
@@ -115,6 +139,7 @@ func (a *app) root() *cobra.Command {
 		a.events(), a.show(), a.dead(), a.replay(),
 		a.bench(), a.token(), a.version(),
 	)
+	adopt(root)
 	return root
 }
 

@@ -7,7 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -26,7 +29,7 @@ SQLite in a temporary folder, with a local stand-in of the Gemini API.
 
 It stays up afterwards so that you can look around, until Ctrl-C; with --exit
 it ends. It fails if anything is not as it should be.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 			defer stop()
@@ -63,11 +66,39 @@ func (a *app) runDemo(ctx context.Context, exit bool) (err error) {
 	ingest, admin := d.Addresses()
 	fmt.Fprintf(a.env.Stderr, `
 still running; look around in another terminal, Ctrl-C ends it:
-  ichido events --store %[1]s
-  ichido show ID --store %[1]s
+  %[4]s events --store sqlite:%[1]s
+  %[4]s show ID --store sqlite:%[1]s
   curl http://%[2]s/metrics
 deliveries are received on http://%[3]s/hooks/…
-`, d.Database(), admin, ingest)
+`, d.Database(), admin, ingest, self())
 	<-ctx.Done()
 	return nil
+}
+
+// self returns how this program can be called again.
+func self() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "ichido"
+	}
+	return callable(path)
+}
+
+// callable returns how the program at path can be called: by its name where
+// the shell finds it, by its path where not, and through "go run" where that
+// made a program that is gone with it.
+func callable(path string) string {
+	if strings.Contains(filepath.ToSlash(path), "/go-build") {
+		return "go run ./cmd/ichido"
+	}
+	if found, err := exec.LookPath("ichido"); err == nil && sameFile(found, path) {
+		return "ichido"
+	}
+	return path
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
 }

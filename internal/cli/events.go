@@ -16,17 +16,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/internal/config"
 	"ichido.dev/ichido/internal/view"
 	"ichido.dev/ichido/store/sqlite"
 )
 
 // withStore opens the store the flags say, for one command.
 func (a *app) withStore(ctx context.Context, p *place, f func(*sqlite.Store) error) error {
-	c := storeConfig(p.store)
+	if err := p.checkStore(); err != nil {
+		return err
+	}
+	c := &config.Config{Store: p.store}
 	if p.store == "" || p.config != "" {
 		file, err := a.load(p)
 		if errors.Is(err, errNoConfig) {
 			return usage("--store sqlite:PATH or --config FILE says it", "which store? %w", err)
+		}
+		var f *failure
+		if errors.As(err, &f) {
+			f.hint = strings.TrimPrefix(f.hint+"; --store sqlite:PATH without --config needs no configuration", "; ")
 		}
 		if err != nil {
 			return err
@@ -48,29 +56,41 @@ type selection struct {
 	since, until string
 }
 
-func (s *selection) addTo(cmd *cobra.Command, limit string) {
+func (a *app) addSelection(cmd *cobra.Command, s *selection, limit string) {
 	f := cmd.Flags()
 	f.StringVarP(&s.config, "config", "c", "", "configuration file (default "+defaultConfig+")")
 	f.StringVar(&s.store, "store", "", "store, for example sqlite:inbox.db (default: the configuration's)")
 	f.StringVar(&s.filter.Source, "source", "", "only of this source")
-	f.StringVar(&s.state, "state", "", "only in this state: pending, claimed, done, dead, quarantined")
-	f.StringVar(&s.filter.Outcome, "outcome", "", "only with this outcome: applied, forwarded, refuted, ignored")
+	f.StringVar(&s.state, "state", "", "only in this state: "+strings.Join(states(), ", "))
+	f.StringVar(&s.filter.Outcome, "outcome", "", "only with this outcome: "+strings.Join(outcomes(), ", "))
 	f.StringVar(&s.filter.Type, "type", "", "only of this event type")
 	f.StringVar(&s.filter.Key, "key", "", "only with this key")
 	f.StringVar(&s.since, "since", "", "received at or after: a time like 2026-01-31T00:00:00Z, or an age like 2h")
 	f.StringVar(&s.until, "until", "", "received before, likewise")
-	f.IntVar(&s.filter.Limit, "limit", 0, "at most this many (default "+limit+")")
+	f.IntVar(&s.filter.Limit, "limit", 0, "at most this many, from 1 (default "+limit+")")
+	complete(cmd, "state", states)
+	complete(cmd, "outcome", outcomes)
+	complete(cmd, "source", func() []string { return a.sourceNames(&s.place) })
 }
 
 // resolve checks the flags and completes the filter.
-func (s *selection) resolve(now time.Time) error {
+func (s *selection) resolve(cmd *cobra.Command, now time.Time) error {
 	s.filter.State = ichido.State(s.state)
-	known := []string{"", "pending", "claimed", "done", "dead", "quarantined"}
-	if s.filter.Limit < 0 {
-		return usage("leave it out, or write for example 100", "--limit must not be negative")
+	if cmd.Flags().Changed("limit") && s.filter.Limit < 1 {
+		return usage("leave it out, or write for example 100", "--limit must be 1 or more")
 	}
-	if !slices.Contains(known, s.state) {
-		return usage("one of"+strings.Join(known, " "), "there is no state %q", s.state)
+	if s.filter.Before < 0 {
+		return usage("the page before says it", "--before must not be negative")
+	}
+	if s.state != "" {
+		if err := oneOf("state", s.state, states()); err != nil {
+			return err
+		}
+	}
+	if s.filter.Outcome != "" {
+		if err := oneOf("outcome", s.filter.Outcome, outcomes()); err != nil {
+			return err
+		}
 	}
 	for _, bound := range []struct {
 		flag, text string
@@ -92,20 +112,48 @@ func (s *selection) resolve(now time.Time) error {
 	return nil
 }
 
+// noteSource says that nothing can be of the source that was asked for: it
+// has no event, and the configuration does not name it.
+func (a *app) noteSource(ctx context.Context, store ichido.Archive, s *selection) error {
+	name := s.filter.Source
+	if name == "" {
+		return nil
+	}
+	stats, err := store.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	configured := a.sourceNames(&s.place)
+	if len(stats.Counts[name]) > 0 || slices.Contains(configured, name) {
+		return nil
+	}
+	text := fmt.Sprintf("no event is of a source %q, and none of that name is configured", name)
+	if near := config.Nearest(name, slices.Concat(configured, slices.Sorted(maps.Keys(stats.Counts)))); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	a.tell("note", "note", text, nil)
+	return nil
+}
+
 func (a *app) events() *cobra.Command {
 	var s selection
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "List stored events, newest first",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.resolve(time.Now()); err != nil {
+			if err := s.resolve(cmd, time.Now()); err != nil {
 				return err
 			}
 			return a.withStore(cmd.Context(), &s.place, func(store *sqlite.Store) error {
 				page, err := view.Page(cmd.Context(), store, s.filter)
 				if err != nil {
 					return err
+				}
+				if len(page.Events) == 0 {
+					if err := a.noteSource(cmd.Context(), store, &s); err != nil {
+						return err
+					}
 				}
 				return a.print(page, func(w io.Writer) {
 					printEvents(w, page.Events)
@@ -116,7 +164,7 @@ func (a *app) events() *cobra.Command {
 			})
 		},
 	}
-	s.addTo(cmd, "50")
+	a.addSelection(cmd, &s, "50")
 	cmd.Flags().Int64Var(&s.filter.Before, "before", 0, "only events with a smaller seq: what the page before says")
 	return cmd
 }
@@ -156,7 +204,7 @@ func (a *app) show() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show one event: what was proved, what happened to it, headers and body",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneArg("the id of an event", `"ichido events" lists them: ichido show ev_…`),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withStore(cmd.Context(), &p, func(store *sqlite.Store) error {
 				rec, err := store.Get(cmd.Context(), args[0])
@@ -166,18 +214,24 @@ func (a *app) show() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if body {
+				if body && rec.Purged {
+					return &failure{exitError, fmt.Errorf("the body of %s is not kept any more", args[0]), "retention: in the configuration says how long bodies are"}
+				}
+				if body && !a.json {
 					_, err = a.env.Stdout.Write(rec.Body)
 					return err
 				}
 				e := view.OfRecord(&rec)
+				if body {
+					e.Body, e.BodyBase64 = nil, rec.Body
+				}
 				return a.print(e, func(w io.Writer) { printEvent(w, e) })
 			})
 		},
 	}
 	cmd.Flags().StringVarP(&p.config, "config", "c", "", "configuration file (default "+defaultConfig+")")
 	cmd.Flags().StringVar(&p.store, "store", "", "store, for example sqlite:inbox.db (default: the configuration's)")
-	cmd.Flags().BoolVar(&body, "body", false, "print only the body, byte for byte")
+	cmd.Flags().BoolVar(&body, "body", false, "print only the body, byte for byte; with --json, put it into body_base64")
 	return cmd
 }
 
@@ -202,7 +256,7 @@ func printEvent(w io.Writer, e view.Event) {
 	if e.Cause != "" {
 		row("cause", "%s", e.Cause)
 	}
-	row("proof", "%s, scheme %s, secret %d", e.Strength, cmp.Or(e.Scheme, "default"), e.Secret+1)
+	row("proof", "%s, scheme %s, secret index %d", e.Strength, cmp.Or(e.Scheme, "default"), e.Secret)
 	row("signed at", "%s", when(e.SignedAt))
 	row("received at", "%s", when(&e.ReceivedAt))
 	row("due at", "%s", when(e.DueAt))

@@ -39,18 +39,28 @@ sources:
 // writeFirstConfig makes the configuration of a first run, with fresh
 // secrets, readable by its owner only. It never overwrites a file.
 func writeFirstConfig() error {
-	if err := makeFolder(filepath.Dir(defaultConfig)); err != nil {
-		return fmt.Errorf("make %s: %w", filepath.Dir(defaultConfig), err)
+	folder := filepath.Dir(defaultConfig)
+	if err := makeFolder(folder); err != nil {
+		return firstRunError(fmt.Errorf("make %s: %w", folder, shortened(err)))
 	}
 	f, err := os.OpenFile(defaultConfig, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("write the first configuration: %w", err)
+		return firstRunError(fmt.Errorf("write the first configuration: %w", err))
 	}
 	defer f.Close()
 	if _, err := fmt.Fprintf(f, firstConfig, randomToken(), randomToken()); err != nil {
 		return fmt.Errorf("write the first configuration: %w", err)
 	}
 	return f.Close()
+}
+
+// firstRunError says what to do where the first configuration cannot be made.
+func firstRunError(err error) error {
+	hint := ""
+	if cannotWrite(err) {
+		hint = "run it in a folder that you may write to, or name a configuration with --config"
+	}
+	return &failure{exitError, err, hint}
 }
 
 // randomToken returns 160 random bits as 32 lower-case letters and digits.

@@ -31,7 +31,7 @@ server picks them up within a second. --dry-run only says how many.`,
   ichido replay --state dead --source stripe --dry-run
   ichido replay --state dead --source stripe`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			if err := s.resolve(time.Now()); err != nil {
+			if err := s.resolve(cmd, time.Now()); err != nil {
 				return err
 			}
 			chosen := s.filter
@@ -40,16 +40,17 @@ server picks them up within a second. --dry-run only says how many.`,
 				return usage("name ids, or filter by --source, --state, --type, --key, --since or --until", "which events?")
 			}
 			return a.withStore(cmd.Context(), &s.place, func(store *sqlite.Store) error {
-				return a.replayIn(cmd, store, s.filter, ids, dryRun)
+				return a.replayIn(cmd, store, &s, ids, dryRun)
 			})
 		},
 	}
-	s.addTo(cmd, "all")
+	a.addSelection(cmd, &s, "all")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say how many")
 	return cmd
 }
 
-func (a *app) replayIn(cmd *cobra.Command, store *sqlite.Store, f ichido.Filter, ids []string, dryRun bool) error {
+func (a *app) replayIn(cmd *cobra.Command, store *sqlite.Store, s *selection, ids []string, dryRun bool) error {
+	f := s.filter
 	filters := []ichido.Filter{f}
 	if len(ids) > 0 {
 		filters = nil
@@ -70,6 +71,9 @@ func (a *app) replayIn(cmd *cobra.Command, store *sqlite.Store, f ichido.Filter,
 	}
 	if err := a.print(total, func(w io.Writer) { printReplayed(w, &total) }); err != nil {
 		return err
+	}
+	if failed == nil && total.Matched == 0 {
+		failed = a.noteSource(cmd.Context(), store, s)
 	}
 	switch {
 	case failed != nil:
@@ -122,18 +126,18 @@ func (a *app) dead() *cobra.Command {
 are held.
 
 "ichido replay --state dead" has dead letters tried again.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.state = string(ichido.Dead)
-			if err := s.resolve(time.Now()); err != nil {
+			if err := s.resolve(cmd, time.Now()); err != nil {
 				return err
 			}
 			return a.withStore(cmd.Context(), &s.place, func(store *sqlite.Store) error {
-				return a.printDead(cmd.Context(), store, s.filter)
+				return a.printDead(cmd.Context(), store, &s)
 			})
 		},
 	}
-	s.addTo(cmd, "all")
+	a.addSelection(cmd, &s, "all")
 	cmd.Flags().MarkHidden("state")
 	return cmd
 }
@@ -158,10 +162,15 @@ func (d *deadLetters) add(r *ichido.Record) {
 	d.Groups[i].Events++
 }
 
-func (a *app) printDead(ctx context.Context, store ichido.Archive, f ichido.Filter) error {
+func (a *app) printDead(ctx context.Context, store ichido.Archive, s *selection) error {
 	d := deadLetters{Groups: []deadGroup{}, ClaimKeys: []string{}}
-	if err := view.Each(ctx, store, f, d.add); err != nil {
+	if err := view.Each(ctx, store, s.filter, d.add); err != nil {
 		return err
+	}
+	if d.Events == 0 {
+		if err := a.noteSource(ctx, store, s); err != nil {
+			return err
+		}
 	}
 	stats, err := store.Stats(ctx)
 	if err != nil {

@@ -40,7 +40,7 @@ func TestDeadCountsEveryDeadLetterAndNamesHeldClaims(t *testing.T) {
 	}
 	var out bytes.Buffer
 	a := &app{env: Env{Stdout: &out}, json: true}
-	if err := a.printDead(t.Context(), store, ichido.Filter{State: ichido.Dead}); err != nil {
+	if err := a.printDead(t.Context(), store, &selection{filter: ichido.Filter{State: ichido.Dead}}); err != nil {
 		t.Fatal(err)
 	}
 	var got deadLetters
@@ -52,7 +52,7 @@ func TestDeadCountsEveryDeadLetterAndNamesHeldClaims(t *testing.T) {
 	}
 	out.Reset()
 	a.json = false
-	if err := a.printDead(t.Context(), store, ichido.Filter{State: ichido.Dead}); err != nil {
+	if err := a.printDead(t.Context(), store, &selection{filter: ichido.Filter{State: ichido.Dead}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{"2499  ", records[2499].ID(), "1 inline claim(s) held", `"held \x1b[31m"`} {

@@ -47,7 +47,13 @@ what. The body is the provider's sample, unless --body names a file or "-".`,
   ichido send stripe --to http://127.0.0.1:8080/hooks/stripe --secret env:STRIPE_WEBHOOK_SECRET
   ichido send github --body push.json --type push
   ichido send inbox --age 10m        # stale: answered 401`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("the name of a source or a provider", `"ichido check" lists the sources, "ichido check --providers" the providers`),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return a.sendable(&f.place), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.runSend(cmd.Context(), args[0], &f)
 		},
@@ -57,7 +63,7 @@ what. The body is the provider's sample, unless --body names a file or "-".`,
 	flags.StringVar(&f.to, "to", "", "URL to post to")
 	flags.StringVar(&f.secret, "secret", "", "secret or private key: env:NAME or file:PATH")
 	flags.StringVar(&f.body, "body", "", `file with the body, "-" for standard input (default: the provider's sample)`)
-	flags.StringVar(&f.eventType, "type", "", "event type, where a header carries it")
+	flags.StringVar(&f.eventType, "type", "", "event type, for providers with a header that carries it")
 	flags.StringVar(&f.id, "id", "", "event id (default: a fresh one)")
 	flags.StringVar(&f.variant, "variant", "", "variant of the provider's scheme")
 	flags.DurationVar(&f.age, "age", 0, "sign for a time this long ago; negative for the future")
@@ -89,7 +95,7 @@ func (a *app) runSend(ctx context.Context, name string, f *sendFlags) error {
 	req.Header = p.header
 	answer, err := outbound.Exchange(&http.Client{Timeout: 30 * time.Second}, req, 64<<10)
 	if answer == nil {
-		return fmt.Errorf("send: %w", err)
+		return &failure{exitError, fmt.Errorf("send: %w", err), f.unanswered(req.URL)}
 	}
 	body := strings.TrimSpace(string(answer.Body))
 	err = a.print(map[string]any{"status": answer.Status, "body": body}, func(w io.Writer) {
@@ -104,6 +110,49 @@ func (a *app) runSend(ctx context.Context, name string, f *sendFlags) error {
 	return err
 }
 
+// unanswered says what to look for where nothing answers.
+func (f *sendFlags) unanswered(to *url.URL) string {
+	if f.to != "" {
+		return "--to says the address: is something listening there?"
+	}
+	return fmt.Sprintf(`the configuration says %s: "ichido serve" must be running, and a change of listen: takes a restart; --to names another address`, to.Host)
+}
+
+// resolveSecret reads what --secret refers to.
+func (a *app) resolveSecret(ref string) (string, error) {
+	if !strings.HasPrefix(ref, "env:") && !strings.HasPrefix(ref, "file:") {
+		return "", usage("put it into a variable or a file: --secret env:NAME or --secret file:PATH", "--secret: takes a reference, not the secret itself")
+	}
+	secret, err := config.NewRef(ref).Resolve(a.env.LookupEnv)
+	if err != nil {
+		return "", usage("--secret env:NAME or --secret file:PATH", "--secret: %w", err)
+	}
+	return secret, nil
+}
+
+// neither says that a name is neither a source nor a provider, and what to do.
+func neither(name string, sources []string, configured bool) error {
+	if near := config.Nearest(name, append(sources, provider.Names()...)); near != "" {
+		return usage(fmt.Sprintf("did you mean %q?", near), "%q is neither a source nor a provider", name)
+	}
+	if !configured {
+		return usage(`run "ichido serve" once: it writes `+defaultConfig+`, with a source "inbox"; or --config names one`,
+			"%q is not a provider, and %w to name it as a source", name, errNoConfig)
+	}
+	return usage(`"ichido check" lists the sources, "ichido check --providers" the providers`, "%q is neither a source nor a provider", name)
+}
+
+// carries reports whether a request tells an event type: in a header, or
+// somewhere in its body.
+func (p *parcel) carries(eventType string) bool {
+	for _, values := range p.header {
+		if slices.Contains(values, eventType) {
+			return true
+		}
+	}
+	return bytes.Contains(p.body, []byte(eventType))
+}
+
 // pack makes the parcel for a source or a provider.
 func (a *app) pack(name string, f *sendFlags) (*parcel, error) {
 	p := &parcel{provider: name, url: f.to}
@@ -113,7 +162,8 @@ func (a *app) pack(name string, f *sendFlags) (*parcel, error) {
 		return nil, err
 	}
 	var names []string
-	if err == nil {
+	configured := err == nil
+	if configured {
 		for i := range file.Sources {
 			names = append(names, file.Sources[i].Name)
 		}
@@ -124,17 +174,13 @@ func (a *app) pack(name string, f *sendFlags) (*parcel, error) {
 		}
 	}
 	if f.secret != "" {
-		if p.sign.Secret, err = config.NewRef(f.secret).Resolve(a.env.LookupEnv); err != nil {
-			return nil, usage("", "--secret: %w", err)
+		if p.sign.Secret, err = a.resolveSecret(f.secret); err != nil {
+			return nil, err
 		}
 	}
 	profile, err := provider.Lookup(p.provider)
 	if err != nil {
-		hint := `"ichido check" lists the sources, "ichido check --providers" the providers`
-		if near := config.Nearest(name, append(names, provider.Names()...)); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
-		}
-		return nil, usage(hint, "%q is neither a source nor a provider", name)
+		return nil, neither(name, names, configured)
 	}
 	if p.url == "" {
 		return nil, usage("--to http://127.0.0.1:8080/hooks/"+name, "where to?")
@@ -147,6 +193,10 @@ func (a *app) pack(name string, f *sendFlags) (*parcel, error) {
 	}
 	if p.header, err = provider.Sign(p.provider, p.sign, p.body); err != nil {
 		return nil, usage("", "sign: %w", err)
+	}
+	if f.eventType != "" && !p.carries(f.eventType) {
+		return nil, usage("put the type into a body of your own, and name that with --body",
+			"--type %q: provider %s has no header for it, and the body does not say it", f.eventType, p.provider)
 	}
 	if p.header.Get("Content-Type") == "" {
 		p.header.Set("Content-Type", contentType(p.body))

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -27,12 +29,15 @@ func (a *app) serve() *cobra.Command {
 
 Without --config it uses ichido-data/ichido.yaml, and writes it on the first
 run with fresh secrets. HOOK_PATH_TOKEN and HOOK_SHARED_SECRET, when set, make
-the source /hooks/gemini/{token} without any file.
+the source /hooks/gemini/{token} without any file; its store is then webhook.db
+in this folder, or what HOOK_DB names.
+
+It makes the store, and the store's folder in one that is there.
 
 A change of the file, or SIGHUP, reloads it; a file with a problem changes
 nothing, and what the environment says changes with a restart. SIGTERM
 finishes what is in flight and exits.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			level := slog.LevelInfo
 			if o.verbose {
@@ -64,11 +69,32 @@ type serveFlags struct {
 func (o *serveFlags) override(c *config.Config) {
 	c.Listen, c.Admin.Listen = cmp.Or(o.listen, c.Listen), cmp.Or(o.admin, c.Admin.Listen)
 	if o.store != "" {
-		c.Store = storeConfig(o.store).Store
+		c.Store = o.store
 	}
 }
 
+// check refuses flags by the rules that hold in a configuration.
+func (o *serveFlags) check() error {
+	for _, f := range []struct{ name, address string }{{"--listen", o.listen}, {"--admin-listen", o.admin}} {
+		if f.address == "" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(f.address); err == nil {
+			continue
+		}
+		example := "127.0.0.1:8080"
+		if _, err := strconv.ParseUint(f.address, 10, 16); err == nil {
+			example = "127.0.0.1:" + f.address
+		}
+		return usage("write HOST:PORT, for example "+f.name+" "+example, "%s: is not an address", f.name)
+	}
+	return o.checkStore()
+}
+
 func (a *app) runServe(ctx context.Context, o *serveFlags, log *slog.Logger) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -105,7 +131,7 @@ func (a *app) runServe(ctx context.Context, o *serveFlags, log *slog.Logger) (er
 	}
 	g, err := gateway.New(opts)
 	if err != nil {
-		return badConfig(path, err)
+		return listenError(badConfig(path, err))
 	}
 	logStart(log, g, &file.Config)
 	watching, stopWatching := context.WithCancel(ctx)
@@ -153,6 +179,23 @@ func badConfig(path string, err error) error {
 		path = "the environment"
 	}
 	return usage(`"ichido check" shows each place`, "%s has %d problem(s):\n%w", path, len(problems), problems)
+}
+
+// listenError says what to do about an address that cannot be listened on.
+func listenError(err error) error {
+	const elsewhere = "--listen and --admin-listen, or listen: and admin.listen: in the configuration, name another address"
+	hint := ""
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		hint = `another process has that port, perhaps another "ichido serve" ("ss -ltnp" shows which): stop it; or ` + elsewhere
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		hint = "this machine has no such address; " + elsewhere
+	case errors.Is(err, syscall.EACCES):
+		hint = "ports under 1024 need a privilege; " + elsewhere
+	default:
+		return err
+	}
+	return &failure{exitError, err, hint}
 }
 
 func logStart(log *slog.Logger, g *gateway.Gateway, c *config.Config) {

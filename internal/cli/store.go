@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,22 +20,17 @@ import (
 	"ichido.dev/ichido/store/sqlite"
 )
 
-// openStore opens the store that a configuration names. create makes it and
-// its folder when it is not there.
+// openStore opens the store that a configuration names. create makes it, and
+// its folder where only that is missing.
 func (a *app) openStore(ctx context.Context, c *config.Config, create bool) (*sqlite.Store, func() error, error) {
 	path := strings.TrimPrefix(c.Store, "sqlite:")
-	if !create {
-		if _, err := os.Stat(path); err != nil {
-			return nil, nil, &failure{exitError, fmt.Errorf("there is no store at %s", path), `"ichido serve" makes one; --config and --store say where it is`}
+	if create {
+		if err := makeStore(path); err != nil {
+			return nil, nil, storeError(path, err)
 		}
 	}
-	if create {
-		if err := makeFolder(filepath.Dir(path)); err != nil {
-			return nil, nil, fmt.Errorf("make the store's folder: %w", err)
-		}
-		if err := touch(path); err != nil {
-			return nil, nil, err
-		}
+	if err := look(path); err != nil {
+		return nil, nil, storeError(path, err)
 	}
 	db, err := sql.Open(a.env.Driver, "file:"+(&url.URL{Path: path}).EscapedPath())
 	if err != nil {
@@ -41,20 +39,100 @@ func (a *app) openStore(ctx context.Context, c *config.Config, create bool) (*sq
 	db.SetMaxIdleConns(4) // readers are opened once
 	store, err := sqlite.Open(ctx, db, sqlite.Options{Capacity: c.Limits.Events, MinFree: int64(c.Limits.FreeDisk)})
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open store: %w", err), db.Close())
+		return nil, nil, errors.Join(storeError(path, err), db.Close())
 	}
 	return store, func() error { return errors.Join(store.Close(), db.Close()) }, nil
 }
 
-// makeFolder makes a folder that is there after a power cut, too: what is in
+// Why a file is not used as a store.
+var (
+	errNotDatabase = errors.New("it is not an SQLite database")
+	errFolder      = errors.New("it is a folder")
+	errNoFolder    = errors.New("the folder that it would be made in is not there")
+)
+
+// look refuses what cannot be a store, and what this user may not write to,
+// before a driver says so in its own words. An empty file becomes a store.
+func look(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return errFolder
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const magic = "SQLite format 3\x00"
+	head := make([]byte, len(magic))
+	n, err := io.ReadFull(f, head)
+	switch {
+	case n == 0 && err == io.EOF, string(head[:n]) == magic:
+		return nil
+	case err != nil && err != io.ErrUnexpectedEOF:
+		return err
+	}
+	return errNotDatabase
+}
+
+// storeError says of which store an error is, and what to do.
+func storeError(path string, err error) error {
+	const elsewhere = "--store, or store: in the configuration, says where it is"
+	hint := ""
+	switch {
+	case errors.Is(err, errFolder):
+		hint = "name the file in it, for example sqlite:" + filepath.Join(path, "ichido.db")
+	case errors.Is(err, errNotDatabase):
+		hint = elsewhere
+	case errors.Is(err, errNoFolder):
+		hint = fmt.Sprintf("make %s first if it is meant; %s", filepath.Dir(path), elsewhere)
+	case errors.Is(err, fs.ErrNotExist):
+		return &failure{exitError, fmt.Errorf("there is no store at %s", path), `"ichido serve" makes one; ` + elsewhere}
+	case cannotWrite(err):
+		hint = fmt.Sprintf("whoever uses it must be allowed to write to it and to its folder, %s: run as its owner", filepath.Dir(path))
+	}
+	return &failure{exitError, fmt.Errorf("open store %s: %w", path, shortened(err)), hint}
+}
+
+// cannotWrite reports whether an error is about who may write where.
+func cannotWrite(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+}
+
+// shortened leaves out of an error of a file the path that is said already.
+func shortened(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// makeStore makes the database file, for its owner only: it will hold
+// payloads. SQLite gives the files beside it the same mode.
+func makeStore(path string) error {
+	if err := makeFolder(filepath.Dir(path)); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, syscall.EISDIR) {
+		return errFolder
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// makeFolder makes a folder where its parent is there: more than one that is
+// missing is a mistyped path. It is there after a power cut, too: what is in
 // it is flushed by the store, its own name by nobody else.
 func makeFolder(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
 	parent := filepath.Dir(path)
-	if err := makeFolder(parent); err != nil {
-		return err
+	if _, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
+		return errNoFolder
 	}
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -73,28 +151,19 @@ func makeFolder(path string) error {
 	return nil
 }
 
-// touch makes the database file, for its owner only: it will hold payloads.
-// SQLite gives the files beside it the same mode.
-func touch(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("make the store: %w", err)
-	}
-	return f.Close()
-}
-
-// storeConfig returns a configuration that names only a store.
-func storeConfig(spec string) *config.Config {
-	if !strings.HasPrefix(spec, "sqlite:") {
-		spec = "sqlite:" + spec
-	}
-	return &config.Config{Store: spec}
-}
-
 // place is how commands are told which store and configuration to use.
 type place struct {
 	config string // file; "" for the default
 	store  string // overrides the configuration's
+	named  string // what named the file; "" for --config
+}
+
+// checkStore refuses a --store by the rule that holds in a configuration.
+func (p *place) checkStore() error {
+	if path, found := strings.CutPrefix(p.store, "sqlite:"); p.store != "" && (!found || path == "") {
+		return usage("write sqlite:PATH, for example --store sqlite:inbox.db", "--store: is not a store")
+	}
+	return nil
 }
 
 // errNoConfig says that nothing names a configuration and that there is none
@@ -124,7 +193,7 @@ func (a *app) find(p *place) (*config.File, string, error) {
 		return nil, "", err
 	}
 	if p.store != "" {
-		file.Store = storeConfig(p.store).Store
+		file.Store = p.store
 	}
 	return file, path, nil
 }
@@ -146,7 +215,22 @@ func (a *app) read(p *place) (*config.File, string, error) {
 	}
 	file, err := config.Load(path)
 	if err != nil {
-		return nil, "", usage("--config names the file", "%w", err)
+		return nil, "", unreadable(path, cmp.Or(p.named, "--config"), err)
 	}
 	return file, path, nil
+}
+
+// unreadable says what to do about a configuration that cannot be read; named
+// is what named it.
+func unreadable(path, named string, err error) error {
+	hint := ""
+	switch info, statErr := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		hint = fmt.Sprintf("%s names the file; without it, %s is used", named, defaultConfig)
+	case errors.Is(err, fs.ErrPermission):
+		hint = "it holds secrets and is for its owner only: run as that user"
+	case statErr == nil && info.IsDir():
+		hint = named + " must name the file, not its folder"
+	}
+	return usage(hint, "%w", err)
 }

@@ -17,7 +17,7 @@ func (a *app) token() *cobra.Command {
 
 The token is shown this once. Put the hash under admin.tokens; the
 configuration never holds the token itself.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			token := "ichido_" + randomToken()
 			sum := sha256.Sum256([]byte(token))

@@ -13,7 +13,7 @@ func (a *app) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, its commit and the Go it was built with",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := buildVersion()
 			return a.print(v, func(w io.Writer) {
