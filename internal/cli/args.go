@@ -17,7 +17,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	}
 	help := fmt.Sprintf("%q says what it takes", cmd.CommandPath()+" --help")
 	if !cmd.HasSubCommands() {
-		return usage(help, "%s takes no arguments, and there is %q", cmd.CommandPath(), args[0])
+		return usage(help, "%s takes no arguments, and there is %q", called(cmd), args[0])
 	}
 	return noCommand(cmd, args[0])
 }
@@ -34,7 +34,12 @@ func noCommand(cmd *cobra.Command, name string) error {
 	if near := config.Nearest(name, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near)
 	}
-	return usage(hint, "%s: unknown command %q", cmd.CommandPath(), name)
+	return usage(hint, "unknown command %q", strings.TrimSpace(called(cmd)+" "+name))
+}
+
+// called returns what a command is called after the program's name.
+func called(cmd *cobra.Command) string {
+	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), " ")
 }
 
 // oneArg demands one argument; what says what it is and where to find it.
@@ -42,9 +47,9 @@ func oneArg(what, where string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
-			return usage(where, "%s needs %s", cmd.CommandPath(), what)
+			return usage(where, "%s needs %s", called(cmd), what)
 		case len(args) > 1:
-			return usage(where, "%s takes %s, not %d arguments", cmd.CommandPath(), what, len(args))
+			return usage(where, "%s takes %s, not %d arguments", called(cmd), what, len(args))
 		}
 		return nil
 	}
@@ -54,7 +59,7 @@ func oneArg(what, where string) cobra.PositionalArgs {
 func optionalArg(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
-			return usage(fmt.Sprintf("%q says more", cmd.CommandPath()+" --help"), "%s takes %s, not %d arguments", cmd.CommandPath(), what, len(args))
+			return usage(fmt.Sprintf("%q says more", cmd.CommandPath()+" --help"), "%s takes %s, not %d arguments", called(cmd), what, len(args))
 		}
 		return nil
 	}

@@ -93,8 +93,14 @@ func storeError(path string, err error) error {
 	return &failure{exitError, fmt.Errorf("open store %s: %w", path, shortened(err)), hint}
 }
 
-// cannotWrite reports whether an error is about who may write where.
+// cannotWrite reports whether an error, perhaps SQLite's about the folder of
+// the database, is about who may write where.
 func cannotWrite(err error) bool {
+	const readOnly, cannotOpen = 8, 14 // SQLite's result codes; the low byte is the kind
+	var coded interface{ Code() int }
+	if errors.As(err, &coded) && (coded.Code()&0xff == readOnly || coded.Code()&0xff == cannotOpen) {
+		return true
+	}
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 

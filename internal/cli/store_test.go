@@ -11,6 +11,12 @@ import (
 	"testing"
 )
 
+// coded is an error of a driver for SQLite.
+type coded int
+
+func (c coded) Error() string { return fmt.Sprint("code ", int(c)) }
+func (c coded) Code() int     { return int(c) }
+
 // TestWhatCannotBeReachedIsNotSaidToBeMissing: who may not read a store, or
 // not write beside it, is told so, and what to do.
 func TestWhatCannotBeReachedIsNotSaidToBeMissing(t *testing.T) {
@@ -26,6 +32,7 @@ func TestWhatCannotBeReachedIsNotSaidToBeMissing(t *testing.T) {
 	}{
 		{"store of somebody else", "open store a/b.db: permission denied", "run as its owner", exitError, storeError("a/b.db", denied)},
 		{"store on a read-only disk", "open store a/b.db: read-only file system", "allowed to write", exitError, storeError("a/b.db", readOnly)},
+		{"folder of somebody else", "open store a/b.db: resolve", "run as its owner", exitError, storeError("a/b.db", fmt.Errorf("resolve: %w", coded(1544)))},
 		{"no store", "there is no store at a/b.db", "makes one", exitError, storeError("a/b.db", missing)},
 		{"no folder for it", "open store a/b.db: the folder", "make a first", exitError, storeError("a/b.db", errNoFolder)},
 		{"first run where nothing may be written", "read-only file system", "a folder that you may write to", exitError, firstRunError(readOnly)},
