@@ -102,8 +102,12 @@ func (s *Store) send(o *op) error {
 	if s.closed {
 		return unavailable(o.name, closing, nil)
 	}
+	queue := s.ops
+	if o.alone != nil {
+		queue = s.alone
+	}
 	select {
-	case s.ops <- o:
+	case queue <- o:
 		return nil
 	default:
 		return unavailable(o.name, busyHere, nil)
@@ -114,23 +118,79 @@ func (s *Store) send(o *op) error {
 // waiting for more: alone, a call costs one commit; under load the group grows
 // by itself while the one before it is flushed. Only settling and extending,
 // for which no sender waits, look out for a commit to share.
+//
+// What must have the connection for itself waits apart and takes turns with
+// the groups: it runs handlers, and a crowd of those must not hold up senders
+// and leases for longer than one of them takes.
 func (s *Store) committer() {
 	defer close(s.stopped)
 	defer s.w.close()
-	var group []*op
-	var log walSize
-	for first := range s.ops {
-		for o := first; o != nil; {
-			group, o = s.gather(group[:0], o)
-			s.process(group, &log)
-			clear(group)
-		}
+	c := &committing{s: s}
+	for o := s.next(); o != nil; o = s.next() {
+		c.work(o)
 	}
-	log.checkpoint(s, 0)
+	for o := range s.ops {
+		c.work(o)
+	}
+	for o := range s.alone {
+		c.work(o)
+	}
+	c.log.checkpoint(s, 0)
 }
 
-// gather fills a group from the queue, up to the limits of a batch or an
-// operation that must be alone. It returns the first one that did not fit.
+// next returns what is to be committed next, nil once the store is closed.
+func (s *Store) next() *op {
+	select {
+	case o := <-s.ops:
+		return o
+	default:
+	}
+	select {
+	case o := <-s.ops:
+		return o
+	case o := <-s.alone:
+		return o
+	}
+}
+
+// committing is what the committer remembers from one commit to the next.
+type committing struct {
+	s     *Store
+	group []*op
+	log   walSize
+}
+
+// work commits an operation, and those that share its commit.
+func (c *committing) work(o *op) {
+	if o.alone != nil {
+		c.exclusive(o)
+		return
+	}
+	for o != nil {
+		c.group, o = c.s.gather(c.group[:0], o)
+		c.s.process(c.group, &c.log)
+		clear(c.group)
+		select {
+		case alone := <-c.s.alone:
+			c.exclusive(alone)
+		default:
+		}
+	}
+}
+
+// exclusive runs an operation that has the connection for itself. o may be
+// nil.
+func (c *committing) exclusive(o *op) {
+	if o == nil || !o.state.CompareAndSwap(queued, taken) {
+		return
+	}
+	o.done <- c.s.exclusive(o)
+	c.log.add(1, o.bytes)
+	c.log.checkpoint(c.s, walPages)
+}
+
+// gather fills a group from the queue, up to the limits of a batch. It returns
+// the first one that did not fit.
 func (s *Store) gather(group []*op, o *op) (_ []*op, rest *op) {
 	var rows int
 	var bytes int64
@@ -138,14 +198,11 @@ func (s *Store) gather(group []*op, o *op) (_ []*op, rest *op) {
 	var patience <-chan time.Time
 	for {
 		rows, bytes = rows+o.rows, bytes+o.bytes
-		if len(group) > 0 && (o.alone != nil || rows > s.opt.MaxBatch || bytes > s.opt.MaxBatchBytes) {
+		if len(group) > 0 && (rows > s.opt.MaxBatch || bytes > s.opt.MaxBatchBytes) {
 			return group, o
 		}
 		if o.state.CompareAndSwap(queued, taken) {
 			group = append(group, o)
-			if o.alone != nil {
-				return group, nil
-			}
 			shared = shared || o.phase != settlePhase && o.phase != extendPhase
 		}
 		var next *op
@@ -179,12 +236,6 @@ const shareFor = 2 * time.Millisecond
 // process commits a group and answers each operation, the failed ones too.
 func (s *Store) process(group []*op, log *walSize) {
 	if len(group) == 0 {
-		return
-	}
-	if o := group[0]; o.alone != nil {
-		o.done <- s.exclusive(o)
-		log.add(1, o.bytes)
-		log.checkpoint(s, walPages)
 		return
 	}
 	err := s.commit(group)

@@ -10,13 +10,13 @@ func (s *Store) Hold() (release func()) {
 		<-released
 		return nil
 	}}
-	s.ops <- o
+	s.alone <- o
 	<-holding
 	return func() { close(released) }
 }
 
 // Waiting returns how many operations wait for the committer.
-func (s *Store) Waiting() int { return len(s.ops) }
+func (s *Store) Waiting() int { return len(s.ops) + len(s.alone) }
 
 // SetFreeSpace sets what the store finds when it looks at the disk.
 func (s *Store) SetFreeSpace(ctx context.Context, bytes uint64) error {

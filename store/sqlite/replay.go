@@ -47,10 +47,14 @@ func (s *Store) replay(ctx context.Context, where string, args []any, limit int)
 	if err := s.Err(); err != nil {
 		return 0, unavailable("replay events", broken, err)
 	}
-	query := `SELECT seq FROM ichido_events WHERE ` + where + ` AND seq > ? ORDER BY seq LIMIT ?`
+	var last int64 // what is accepted from now on was not meant
+	if err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM ichido_events`).Scan(&last); err != nil {
+		return 0, readError("replay events", err)
+	}
+	query := `SELECT seq FROM ichido_events WHERE ` + where + ` AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?`
 	for after := int64(0); n < limit; {
 		batch := min(limit-n, chunk)
-		seqs, err := scanAll[int64](s.db.QueryContext(ctx, query, append(slices.Clone(args), after, batch)...))
+		seqs, err := scanAll[int64](s.db.QueryContext(ctx, query, append(slices.Clone(args), after, last, batch)...))
 		if err != nil {
 			return n, readError("replay events", err)
 		}

@@ -84,9 +84,10 @@ type Store struct {
 	// first. False only saves work.
 	likely atomic.Bool
 
-	sending sync.RWMutex // held to send on ops, write-locked to close it
-	closed  bool         // guarded by sending
-	ops     chan *op
+	sending sync.RWMutex  // held to send on ops, write-locked to close it
+	closed  bool          // guarded by sending
+	ops     chan *op      // they share commits
+	alone   chan *op      // they have the connection for themselves
 	stopped chan struct{} // closed when the committer has ended
 
 	commits atomic.Int64          // transactions committed
@@ -120,7 +121,7 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Store, error) {
 		stopped: make(chan struct{}),
 		failed:  make(chan struct{}),
 	}
-	s.ops = make(chan *op, s.opt.Queue)
+	s.ops, s.alone = make(chan *op, s.opt.Queue), make(chan *op, s.opt.Queue)
 	if err := s.open(ctx); err != nil {
 		return nil, fmt.Errorf("open sqlite store: %w", err)
 	}
@@ -178,6 +179,7 @@ func (s *Store) Close() error {
 	if !s.closed {
 		s.closed = true
 		close(s.ops)
+		close(s.alone)
 	}
 	s.sending.Unlock()
 	<-s.stopped

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -193,4 +195,37 @@ func TestForeignKeysHoldInTransactions(t *testing.T) {
 	if v, err := s.Put(context.Background(), []ichido.Record{r}); err != nil || v[0] != ichido.Accepted {
 		t.Errorf("afterwards: %v, %v", v, err)
 	}
+}
+
+// A crowd of handlers in transactions must not hold up what senders wait for.
+func TestSendersWaitForOneHandlerAtMost(t *testing.T) {
+	s, _ := openPath(t, newPath(t), sqlite.Options{})
+	began, proceed := make(chan struct{}), make(chan struct{})
+	apply := s.Tx(func(context.Context, *sql.Tx, *ichido.Event) error {
+		began <- struct{}{}
+		<-proceed
+		return nil
+	})
+	var crowd sync.WaitGroup
+	for i := range 8 {
+		crowd.Go(func() {
+			r := record(fmt.Sprint("handled ", i))
+			if v, err := apply.Accept(context.Background(), &r, new(ichido.Event), time.Minute); err != nil || v != ichido.Accepted {
+				t.Errorf("a handler's event: %v, %v", v, err)
+			}
+		})
+	}
+	<-began
+	wait(t, s, 7)
+	answer := async(context.Background(), s, record("sent"))
+	wait(t, s, 8)
+	proceed <- struct{}{}
+	if a := <-answer; a.err != nil || a.v != ichido.Accepted { // while seven handlers wait
+		t.Errorf("the sender's event: %v, %v", a.v, a.err)
+	}
+	for range 7 {
+		<-began
+		proceed <- struct{}{}
+	}
+	crowd.Wait()
 }
