@@ -5,7 +5,11 @@
 // does is the gateway's business.
 package config
 
-import "time"
+import (
+	"cmp"
+	"strings"
+	"time"
+)
 
 // Config is the whole configuration of `ichido serve`.
 type Config struct {
@@ -139,6 +143,15 @@ type Source struct {
 	Confirm   Confirm   `yaml:"confirm"`
 	Deliver   Deliver   `yaml:"deliver"`
 	Retention Retention `yaml:"retention"` // overrides the general one
+}
+
+// Route returns where the source receives, without the secret part of it.
+func (s *Source) Route() string {
+	path := strings.TrimSuffix(s.Path, "/")
+	if s.PathToken.IsSet() {
+		return path + "/{path_token}"
+	}
+	return cmp.Or(path, "/")
 }
 
 // SharedSecret is a header and the value it must have.

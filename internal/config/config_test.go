@@ -73,9 +73,12 @@ func TestEveryProblemIsReportedWithItsPlaceAndCure(t *testing.T) {
 		{"null", "store:\n", []string{"store: has no value"}},
 		{"no sources", "listen: 127.0.0.1:1\n", []string{"sources: there are no sources"}},
 		{"same name and path", "sources:\n  - {name: a, provider: github}\n  - {name: a, provider: github}\n", []string{
-			"sources[1].name: is the same as that of sources[0]", "sources[1].path: is the same as that of sources[0]",
+			"sources[1].name: is the same as that of sources[0]",
 		}},
 		{"not a list", "sources: github\n", []string{"1:10: sources: must be a list"}},
+		{"mapping for a duration", "sources: [{name: a, provider: github, tolerance: {a: 1}}]\n", []string{"sources[0].tolerance: must be a single value"}},
+		{"mapping for a time", "sources: [{name: a, provider: github, secrets: [{value: env:X, not_after: {a: 1}}]}]\n", []string{"sources[0].secrets[0].not_after: must be a single value"}},
+		{"mapping for a reference", "sources: [{name: a, provider: github, secrets: [{value: {a: 1}}]}]\n", []string{"sources[0].secrets[0].value: must be a single value"}},
 		{"not a mapping", "sources: [github]\n", []string{"sources[0]: must be a mapping"}},
 		{"bad destination", "sources:\n  - {name: a, provider: github, deliver: {to: ftp://x}}\n", []string{"sources[0].deliver.to: is not an http or https URL"}},
 		{"password in URL", "sources:\n  - {name: a, provider: github, deliver: {to: 'http://u:hunter2@x/'}}\n", []string{"holds a user name or password"}},

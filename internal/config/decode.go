@@ -2,14 +2,12 @@ package config
 
 import (
 	"encoding"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
@@ -24,11 +22,17 @@ type decoder struct {
 	lines    []string
 	places   map[string]*token.Position // where each path stands
 	problems Problems
+
+	placeless bool              // nobody wrote the text
+	faulty    []string          // paths of problems, as they are in the configuration
+	misspelt  map[string]bool   // paths of settings whose name is nearly right
+	concealed []string          // what no message may show
+	variables map[string]string // of a configuration from the environment: the variable of a path
 }
 
 // parse returns the decoded configuration, before defaults.
 func parse(data []byte) (*Config, *decoder) {
-	d := &decoder{lines: strings.Split(string(data), "\n"), places: map[string]*token.Position{}}
+	d := &decoder{lines: strings.Split(string(data), "\n"), places: map[string]*token.Position{}, misspelt: map[string]bool{}}
 	c := &Config{}
 	if len(data) > maxFile {
 		d.add("", fmt.Sprintf("the file is larger than %d bytes", maxFile), "split it, or check that it is the right file")
@@ -54,23 +58,26 @@ func parse(data []byte) (*Config, *decoder) {
 		d.add("", "the file is empty", "add at least one source, or run without a file")
 		return c, d
 	}
+	d.remember(body, "", false)
 	d.value(body, reflect.ValueOf(c).Elem(), "")
 	return c, d
 }
 
-// syntax records an error of the YAML parser at its place.
-func (d *decoder) syntax(err error) {
-	var y yaml.Error
-	if errors.As(err, &y) {
-		d.at(y.GetToken(), "", y.GetMessage(), "correct the YAML")
-		return
+// problem returns a problem without its place.
+func (d *decoder) problem(path, message, cure string) Problem {
+	d.faulty = append(d.faulty, path)
+	if variable := d.variables[path]; variable != "" {
+		path = variable
 	}
-	d.add("", "the file is not YAML", "correct the YAML")
+	if cure == "" {
+		cure = "docs/configuration.md says what may stand here"
+	}
+	return Problem{Path: d.hide(path), Message: d.hide(message), Cure: d.hide(cure)}
 }
 
 // at records a problem at a token.
 func (d *decoder) at(t *token.Token, path, message, cure string) {
-	p := Problem{Path: path, Message: message, Cure: cure}
+	p := d.problem(path, message, cure)
 	if t != nil && t.Position != nil {
 		p.Line, p.Column = t.Position.Line, t.Position.Column
 		p.Excerpt = excerpt(d.lines, p.Line, p.Column)
@@ -81,8 +88,8 @@ func (d *decoder) at(t *token.Token, path, message, cure string) {
 // add records a problem at the place of a path, or of the nearest path around
 // it that is in the file.
 func (d *decoder) add(path, message, cure string) {
-	p := Problem{Path: path, Message: message, Cure: cure}
-	for around := path; around != ""; around = parent(around) {
+	p := d.problem(path, message, cure)
+	for around := path; around != "" && !d.placeless; around = parent(around) {
 		if pos := d.places[around]; pos != nil {
 			p.Line, p.Column = pos.Line, pos.Column
 			p.Excerpt = excerpt(d.lines, p.Line, p.Column)
@@ -95,7 +102,7 @@ func (d *decoder) add(path, message, cure string) {
 // forgetPlaces makes problems, the ones so far and later ones, name no place
 // in a text.
 func (d *decoder) forgetPlaces() {
-	clear(d.places)
+	d.placeless = true
 	for i := range d.problems {
 		d.problems[i].Line, d.problems[i].Column, d.problems[i].Excerpt = 0, 0, ""
 	}
@@ -137,7 +144,7 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(n, v.Elem(), path)
-	case v.Addr().Type().Implements(textUnmarshaler) && !isMapping:
+	case v.Addr().Type().Implements(textUnmarshaler) && !(isMapping && v.Type() == reflect.TypeFor[Secret]()):
 		d.text(n, v, path)
 	case v.Kind() == reflect.Struct:
 		d.structure(n, v, path)
@@ -212,6 +219,7 @@ func (d *decoder) unknown(key *token.Token, path string, names []string, secret 
 	switch {
 	case near != "":
 		cure = fmt.Sprintf("did you mean %q?", near)
+		d.misspelt[join(path, near)] = true
 	case secret:
 		d.at(key, path, "unknown setting", cure)
 		return
@@ -256,6 +264,9 @@ func (d *decoder) text(n ast.Node, v reflect.Value, path string) {
 		d.at(n.GetToken(), path, "must be a single value", "write it on the same line")
 		return
 	}
+	if d.goesOn(n, path) {
+		return
+	}
 	if err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(scalarText(s))); err != nil {
 		message, cure, _ := strings.Cut(err.Error(), "; ")
 		d.at(n.GetToken(), path, message, cure)
@@ -266,6 +277,9 @@ func (d *decoder) text(n ast.Node, v reflect.Value, path string) {
 func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.String:
+		if d.goesOn(n, path) {
+			return
+		}
 		switch s := n.(type) {
 		case *ast.StringNode, *ast.LiteralNode:
 			v.SetString(scalarText(s.(ast.ScalarNode)))
@@ -289,6 +303,17 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 	default:
 		panic("config: no rule for " + v.Type().String())
 	}
+}
+
+// goesOn records a value without quotes that goes on in the next line: a list
+// item that is indented too far is read as the end of the one before.
+func (d *decoder) goesOn(n ast.Node, path string) bool {
+	t := n.GetToken()
+	if s, ok := n.(*ast.StringNode); !ok || s.Token.Type != token.StringType || !strings.Contains(strings.TrimSpace(t.Origin), "\n") {
+		return false
+	}
+	d.at(t, path, "goes on in the next line", "write it on one line, and indent the next line like its neighbours")
+	return true
 }
 
 // scalarText returns a scalar as written, without quotes.

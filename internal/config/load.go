@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -13,6 +15,7 @@ import (
 type File struct {
 	Config
 	decoder *decoder
+	mode    os.FileMode // of the file, 0 where there is none
 }
 
 // Add records a problem with the setting at path, for example
@@ -39,7 +42,19 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	return Parse(data), nil
+	file := Parse(data)
+	if info, err := f.Stat(); err == nil && runtime.GOOS != "windows" {
+		file.mode = info.Mode().Perm()
+	}
+	return file, nil
+}
+
+// Warnings returns what is no problem, and still not as it should be.
+func (f *File) Warnings() []string {
+	if f.mode&0o077 == 0 || !f.hasLiteralSecret() {
+		return nil
+	}
+	return []string{fmt.Sprintf("the configuration holds secrets, and other users may read it (mode %04o): run chmod 600 on it, or write env:NAME or file:PATH in their place", f.mode)}
 }
 
 // Parse decodes and checks a configuration.
@@ -52,6 +67,9 @@ func Parse(data []byte) *File {
 	return file
 }
 
+// minSecret is how short a path token or a shared secret may be, characters.
+const minSecret = 16
+
 // FromEnvironment returns the configuration that HOOK_PATH_TOKEN and
 // HOOK_SHARED_SECRET make without a file: one source, gemini, at
 // /hooks/gemini/{token}. It returns nil when neither is set.
@@ -62,11 +80,17 @@ func FromEnvironment(getenv func(string) (string, bool)) (*File, error) {
 		return nil, nil
 	}
 	var errs []error
-	if token == "" {
-		errs = append(errs, errors.New("HOOK_PATH_TOKEN is not set; it is required beside HOOK_SHARED_SECRET"))
+	for _, v := range []struct{ name, value, other string }{
+		{"HOOK_PATH_TOKEN", token, "HOOK_SHARED_SECRET"}, {"HOOK_SHARED_SECRET", secret, "HOOK_PATH_TOKEN"},
+	} {
+		if v.value == "" {
+			errs = append(errs, fmt.Errorf("%s is not set; it is required beside %s: export %s=VALUE", v.name, v.other, v.name))
+		}
 	}
-	if secret == "" {
-		errs = append(errs, errors.New("HOOK_SHARED_SECRET is not set; it is required beside HOOK_PATH_TOKEN"))
+	for _, v := range []struct{ name, value string }{{"HOOK_PATH_TOKEN", token}, {"HOOK_SHARED_SECRET", secret}} {
+		if len(errs) > 0 && v.value != "" && len(v.value) < minSecret {
+			errs = append(errs, fmt.Errorf("%s is shorter than %d characters; make one with \"openssl rand -hex 24\"", v.name, minSecret))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -83,8 +107,28 @@ func FromEnvironment(getenv func(string) (string, bool)) (*File, error) {
 	}
 	file := Parse([]byte(b.String()))
 	file.decoder.forgetPlaces() // nobody wrote this text
+	file.decoder.variables = map[string]string{
+		"store": "HOOK_DB", "sources[0].path_token": "HOOK_PATH_TOKEN", "sources[0].shared_secret.value": "HOOK_SHARED_SECRET",
+		"sources[0].confirm.gemini.api_key": "GEMINI_API_KEY", "sources[0].confirm": "GEMINI_API_KEY",
+	}
 	return file, nil
 }
+
+// Faulty reports whether a problem with the setting at path, or with one
+// inside it, is recorded already: one mistake is said once.
+func (f *File) Faulty(path string) bool {
+	if f.decoder.misspelt[path] {
+		return true
+	}
+	return slices.ContainsFunc(f.decoder.faulty, func(at string) bool {
+		rest, inside := strings.CutPrefix(at, path)
+		return inside && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	})
+}
+
+// FromVariables reports whether the configuration is from the environment,
+// where nobody can write another setting.
+func (f *File) FromVariables() bool { return f.decoder.variables != nil }
 
 // Has reports whether the file sets the setting at path.
 func (f *File) Has(path string) bool { return f.decoder.places[path] != nil }

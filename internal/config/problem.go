@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -55,56 +54,6 @@ func (p Problems) sorted() Problems {
 	})
 	return p
 }
-
-var (
-	secretWord = regexp.MustCompile(`(?i)secret|token|api_?key|value|password|authorization|signing`)
-	keyed      = regexp.MustCompile(`[\w"']:(\s|$)`)
-	word       = regexp.MustCompile(`[^\s,{}\[\]]+`)
-	reference  = regexp.MustCompile(`^["']?(?:env|file):`)
-)
-
-// excerpt returns a line of the file with a caret under the column. Values
-// that may be secrets are replaced.
-func excerpt(lines []string, line, column int) string {
-	if line < 1 || line > len(lines) {
-		return ""
-	}
-	text, at := strings.TrimRight(lines[line-1], "\r"), column-1
-	text, at = mask(text, at, !keyed.MatchString(text))
-	caret := strings.Repeat(" ", max(min(at, len(text)), 0)) + "^"
-	return fmt.Sprintf("%5d | %s\n      | %s", line, text, caret)
-}
-
-// mask replaces the words of a line that follow a key which may have a secret,
-// all of them where secret is set, but no references, and moves the offset at
-// along.
-func mask(text string, at int, secret bool) (masked string, moved int) {
-	const hidden = "***"
-	var b strings.Builder
-	moved, end := at, 0
-	for _, span := range word.FindAllStringIndex(text, -1) {
-		b.WriteString(text[end:span[0]])
-		w := text[span[0]:span[1]]
-		end = span[1]
-		key := strings.HasSuffix(w, ":") && len(w) <= len("allowed_repositories:")
-		if key {
-			secret = secretWord.MatchString(w)
-		}
-		if key || !secret && len(w) < longWord || w == "-" || reference.MatchString(w) {
-			b.WriteString(w)
-			continue
-		}
-		b.WriteString(hidden)
-		if span[1] <= at {
-			moved += len(hidden) - len(w)
-		}
-	}
-	b.WriteString(text[end:])
-	return b.String(), moved
-}
-
-// longWord is how long a word may be that is shown where no secret is expected.
-const longWord = 80
 
 // Nearest returns the candidate closest to name by spelling, "" when none is
 // near.

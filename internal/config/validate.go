@@ -40,31 +40,31 @@ func (f *File) validate(complete bool) {
 	for i := range f.Sources {
 		at, s := fmt.Sprintf("sources[%d]", i), &f.Sources[i]
 		f.source(at, s)
-		if s.Name != "" {
-			f.unique(names, i, "name", s.Name)
-		}
-		if s.Name != "" || f.Has(at+".path") {
+		twice := s.Name != "" && !f.unique(names, i, "name", s.Name)
+		if s.Name != "" && !twice || f.Has(at+".path") {
 			f.unique(paths, i, "path", strings.TrimSuffix(s.Path, "/")) // both forms are served
 		}
 	}
 }
 
-// unique records a setting that two sources share.
-func (f *File) unique(seen map[string]int, i int, setting, value string) {
+// unique records a setting that two sources share, and reports whether it is
+// the first one's.
+func (f *File) unique(seen map[string]int, i int, setting, value string) bool {
 	if first, taken := seen[value]; taken {
 		f.Add(fmt.Sprintf("sources[%d].%s", i, setting),
 			fmt.Sprintf("is the same as that of sources[%d]", first), "give each source its own")
-		return
+		return false
 	}
 	seen[value] = i
+	return true
 }
 
 // source records what is wrong with one source.
 func (f *File) source(at string, s *Source) {
-	if s.Name == "" {
+	if s.Name == "" && !f.Faulty(at+".name") {
 		f.Add(at, "the source has no name", "add name:")
 	}
-	if s.Provider == "" {
+	if s.Provider == "" && !f.Faulty(at+".provider") {
 		f.Add(at, "the source has no provider", "add provider:")
 	}
 	f.path(at, s)
@@ -120,7 +120,7 @@ func oddInPath(r rune) bool {
 func (f *File) deliver(at string, d *Deliver) {
 	if d.To != "" {
 		f.webURL(at+".to", d.To)
-	} else if f.decoder.places[at] != nil {
+	} else if f.Has(at) && !f.Faulty(at) {
 		f.Add(at, "has no destination", "add to:")
 	}
 	f.networks(at+".allow", d.Allow)
@@ -133,11 +133,11 @@ func (f *File) confirm(at string, c *Confirm) {
 	if c.Gemini != nil && c.HTTP != nil {
 		f.Add(at, "names two APIs", "keep one of gemini and http")
 	}
-	if c.Gemini == nil && c.HTTP == nil && f.decoder.places[at] != nil {
+	if c.Gemini == nil && c.HTTP == nil && f.Has(at) && !f.Faulty(at) {
 		f.Add(at, "names no API", "add gemini: or http:")
 	}
 	if g := c.Gemini; g != nil {
-		if !g.APIKey.IsSet() {
+		if !g.APIKey.IsSet() && !f.Faulty(at+".gemini.api_key") {
 			f.Add(at+".gemini", "has no API key", "add api_key: env:GEMINI_API_KEY")
 		}
 		if g.BaseURL != "" {
@@ -145,10 +145,10 @@ func (f *File) confirm(at string, c *Confirm) {
 		}
 	}
 	if h := c.HTTP; h != nil {
-		if h.URL == "" {
+		if h.URL == "" && !f.Faulty(at+".http.url") {
 			f.Add(at+".http", "has no URL", "add url:")
 		}
-		if h.Done == "" {
+		if h.Done == "" && !f.Faulty(at+".http.done") {
 			f.Add(at+".http", "does not say when an event is true", "add done: with an expression, for example body.status == \"paid\"")
 		}
 		f.networks(at+".http.allow", h.Allow)
@@ -177,7 +177,11 @@ func (f *File) networks(at string, list []string) {
 }
 
 func (f *File) address(at, address string) {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		f.Add(at, "is not an address", "write HOST:PORT, for example 127.0.0.1:8080")
+	host, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil || port == "" || strings.ContainsAny(host, " /@") {
+		f.Add(at, "is not an address", "write HOST:PORT with a port from 0 to 65535, for example 127.0.0.1:8080")
 	}
 }

@@ -1,11 +1,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 type endpoint struct {
 	name       string
 	path       string // without a slash at the end
+	route      string // as it is shown
 	tokened    bool   // the path ends in a secret segment
 	source     ichido.Source
 	broken     bool // its provider could not be made, which is reported
@@ -43,17 +45,34 @@ const (
 // records every problem in the file.
 func Check(file *config.File, getenv func(string) (string, bool), secrets Secrets) {
 	for i, e := range build(file, &Options{Getenv: getenv}, secrets) {
-		if e.broken {
-			continue
-		}
-		if _, err := ichido.NewInbox(nowhere{}, e.source); err != nil {
-			addJoined(file, fmt.Sprintf("sources[%d]", i), err)
-		}
+		e.open(file, i, nowhere{}, e.source)
+	}
+}
+
+// open makes the inbox of the endpoint from src, or records why there is none.
+// Of a source whose provider could not be made, which is recorded already, it
+// records what else is wrong.
+func (e *endpoint) open(file *config.File, i int, q ichido.Queue, src ichido.Source) {
+	inbox, err := ichido.NewInbox(q, src)
+	if err != nil {
+		addJoined(file, fmt.Sprintf("sources[%d]", i), err)
+		return
+	}
+	if !e.broken {
+		e.inbox = inbox
 	}
 }
 
 // nowhere stands for the store where nothing is stored.
 type nowhere struct{ ichido.Queue }
+
+// unknown stands for a provider that could not be made: it verifies nothing.
+type unknown struct{}
+
+// Verify implements [ichido.Provider].
+func (unknown) Verify(*ichido.Delivery) (ichido.Proof, error) {
+	return ichido.Proof{}, &ichido.Error{Code: ichido.CodeSignature, Op: "verify", Cause: "no provider"}
+}
 
 // builder turns one configured source into a source.
 type builder struct {
@@ -64,7 +83,7 @@ type builder struct {
 	at     string // path of the source in the file
 	in     *config.Source
 	broken bool
-	unread bool // a secret could not be resolved
+	unread map[string]bool // settings whose secret could not be resolved
 }
 
 // build makes the sources of a configuration. It records what is wrong in the
@@ -73,7 +92,10 @@ func build(file *config.File, opts *Options, here Secrets) []*endpoint {
 	signer := signerOf(file, opts.Getenv, here)
 	endpoints := make([]*endpoint, len(file.Sources))
 	for i := range file.Sources {
-		b := &builder{file: file, opts: opts, signer: signer, here: here, at: fmt.Sprintf("sources[%d]", i), in: &file.Sources[i]}
+		b := &builder{
+			file: file, opts: opts, signer: signer, here: here,
+			at: fmt.Sprintf("sources[%d]", i), in: &file.Sources[i], unread: map[string]bool{},
+		}
 		endpoints[i] = b.endpoint()
 	}
 	return endpoints
@@ -83,13 +105,15 @@ func (b *builder) endpoint() *endpoint {
 	e := &endpoint{
 		name:       b.in.Name,
 		path:       strings.TrimSuffix(b.in.Path, "/"),
+		route:      b.in.Route(),
 		tokened:    b.in.PathToken.IsSet(),
 		keepBodies: b.in.Retention.Bodies,
 	}
 	src := b.verifying()
 	if e.tokened {
-		token, _ := b.secret("path_token", b.in.PathToken.Ref)
-		src.PathTokens = []string{token}
+		if token, found := b.secret("path_token", b.in.PathToken.Ref); found {
+			src.PathTokens = []string{token}
+		}
 	}
 	src.Allow = limiter(b.in.Rate)
 	src.Encoding = b.in.Encoding
@@ -126,22 +150,25 @@ func (b *builder) verifying() ichido.Source {
 	}
 	b.sharedSecret(&c)
 	c.KeySet = b.keySet()
-	if !b.providerIsKnown() {
-		b.broken = true
-		return ichido.Source{}
+	name := b.in.Provider
+	known := b.providerIsKnown()
+	if !known {
+		name = anyProvider
 	}
-	src, err := provider.New(b.in.Provider, c)
-	if err != nil {
+	src, err := provider.New(name, c)
+	for _, e := range split(err) {
+		b.problem(e, known)
+	}
+	if err != nil || !known {
 		b.broken = true
-		for _, e := range split(err) {
-			if b.unread && aboutSecrets(e) {
-				continue // said already
-			}
-			addJoined(b.file, b.at, e)
-		}
+		src = ichido.Source{Name: cmp.Or(b.in.Name, "unnamed"), Provider: unknown{}}
 	}
 	return src
 }
+
+// anyProvider is the profile that says what is wrong with secrets where it is
+// not known whose they are: it takes any text.
+const anyProvider = "hmac"
 
 // providerIsKnown reports whether there is such a provider, or records that
 // there is none. That one is missing was recorded already.
@@ -156,12 +183,6 @@ func (b *builder) providerIsKnown() bool {
 	}
 	b.file.Add(b.at+".provider", fmt.Sprintf("there is no provider %q", b.in.Provider), cure)
 	return false
-}
-
-// aboutSecrets reports whether a problem of a provider may be only that a
-// secret is missing: it also decides which variants there are.
-func aboutSecrets(err error) bool {
-	return strings.Contains(err.Error(), "secrets") || strings.Contains(err.Error(), "no configured variant")
 }
 
 // sharedSecret adds the header and value of the shared-secret provider.
@@ -191,7 +212,7 @@ func (b *builder) keySet() *provider.KeySet {
 	case isFile:
 		data, err := os.ReadFile(path)
 		if err != nil {
-			b.missing("keys", fmt.Errorf("read key set: %w", err))
+			b.missing("keys", errors.New("the file with the key set cannot be read; correct the path, which is relative to the working directory"))
 		}
 		return &provider.KeySet{JSON: data}
 	default:
@@ -207,7 +228,7 @@ func (b *builder) keyClient() *http.Client {
 	}
 	client, err := outbound.NewClient(outbound.Options{Allow: literalHost(b.in.Keys)})
 	if err != nil {
-		b.file.Add(b.at+".keys", err.Error(), "")
+		b.file.Add(b.at+".keys", err.Error(), "write published, file:PATH of a JWKS, or an https URL")
 	}
 	return client
 }
@@ -224,9 +245,10 @@ func (b *builder) secret(setting string, ref config.Ref) (value string, found bo
 
 // missing records that a reference cannot be resolved, where it must be.
 func (b *builder) missing(setting string, err error) {
-	b.unread, b.broken = true, true
+	b.unread[setting], b.broken = true, true
 	if b.here == SecretsHere {
-		b.file.Add(b.at+"."+setting, err.Error(), "")
+		message, cure, _ := strings.Cut(err.Error(), "; ")
+		b.file.Add(b.at+"."+setting, message, cure)
 	}
 }
 
@@ -242,9 +264,9 @@ func (b *builder) handle(src *ichido.Source) {
 		}
 		return
 	}
-	handler, err := forward(d, eventHeaders(b.in.Provider), b.signer)
+	handler, err := forward(b.in.Name, d, eventHeaders(b.in.Provider), b.signer, b.opts.Log)
 	if err != nil {
-		b.file.Add(b.at+".deliver", err.Error(), "")
+		b.undeliverable(err)
 		return
 	}
 	src.Handler = handler
@@ -282,8 +304,14 @@ func (b *builder) confirm(src *ichido.Source) {
 			})
 		}
 	}
-	if err != nil {
-		b.file.Add(b.at+".confirm", err.Error(), "")
+	if err == nil {
+		return
+	}
+	for _, e := range split(err) {
+		if at := b.at + ".confirm"; !b.file.Faulty(at) {
+			message, _, _ := strings.Cut(e.Error(), "\n") // of an expression, a drawing follows
+			b.file.Add(at, message, "correct it; docs/configuration.md has an example")
+		}
 	}
 }
 
@@ -362,37 +390,4 @@ func policy(word string) *bool {
 	}
 	accept := word == "accept"
 	return &accept
-}
-
-// setting finds the name of a setting at the start of a problem's text.
-var setting = regexp.MustCompile(`^(?:source "[^"]*": |provider \S+: )*([a-z_]+(?:\[\d+\])?(?:\.[a-z_]+)*)?:? ?(.*)$`)
-
-// addJoined records each of several joined errors, at the setting it names.
-func addJoined(file *config.File, at string, err error) {
-	for _, e := range split(err) {
-		addOne(file, at, e)
-	}
-}
-
-// split returns the errors that were joined.
-func split(err error) []error {
-	several, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range several.Unwrap() {
-		all = append(all, split(e)...)
-	}
-	return all
-}
-
-func addOne(file *config.File, at string, err error) {
-	m := setting.FindStringSubmatch(err.Error())
-	message, cure, _ := strings.Cut(err.Error(), ": ")
-	if m != nil && file.Has(at+"."+m[1]) {
-		at += "." + m[1]
-		message, cure, _ = strings.Cut(m[2], ": ")
-	}
-	file.Add(at, message, cure)
 }

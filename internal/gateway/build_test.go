@@ -82,10 +82,11 @@ func TestKeySetsAreFetchedByTheGuardedClient(t *testing.T) {
 
 func TestUnknownProviderIsReportedWithTheNearestName(t *testing.T) {
 	for name, want := range map[string]string{
-		"gitbub":    `1 of 1: sources[0].provider: there is no provider "gitbub"; did you mean "github"?`,
-		"Stripe":    `1 of 1: sources[0].provider: there is no provider "Stripe"; did you mean "stripe"?`,
-		"standard":  `1 of 1: sources[0].provider: there is no provider "standard"; use one of ` + strings.Join(provider.Names(), ", "),
-		"x\x1b[31m": `1 of 1: sources[0].provider: there is no provider "x\x1b[31m"; use one of ` + strings.Join(provider.Names(), ", "),
+		"gitbub":           `1 of 1: sources[0].provider: there is no provider "gitbub"; did you mean "github"?`,
+		"Stripe":           `1 of 1: sources[0].provider: there is no provider "Stripe"; did you mean "stripe"?`,
+		"standard":         `1 of 1: sources[0].provider: there is no provider "standard"; use one of ` + strings.Join(provider.Names(), ", "),
+		"whsec_0123456789": `1 of 1: sources[0].provider: there is no provider "***"; use one of ` + strings.Join(provider.Names(), ", "),
+		"x\x1b[31m":        `1 of 1: sources[0].provider: there is no provider "***"; use one of ` + strings.Join(provider.Names(), ", "),
 	} {
 		file := config.Parse([]byte(yaml(fmt.Sprintf("  - {name: a, provider: %q}\n", name))))
 		Check(file, func(string) (string, bool) { return "", false }, SecretsHere)

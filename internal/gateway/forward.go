@@ -2,9 +2,13 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"ichido.dev/ichido"
@@ -13,8 +17,9 @@ import (
 )
 
 // forward returns the handler that posts a source's events to its
-// destination.
-func forward(d *config.Deliver, headers []string, signer *outbound.Signer) (ichido.Handler, error) {
+// destination. The worker logs the attempts that fail; here it is logged when
+// they no longer do.
+func forward(source string, d *config.Deliver, headers []string, signer *outbound.Signer, log *slog.Logger) (ichido.Handler, error) {
 	client, err := outbound.NewClient(clientOptions(d))
 	if err != nil {
 		return nil, err
@@ -25,10 +30,42 @@ func forward(d *config.Deliver, headers []string, signer *outbound.Signer) (ichi
 	if err != nil {
 		return nil, err
 	}
+	var fails recovery
 	return func(ctx context.Context, e *ichido.Event) error {
 		_, err := destination.Deliver(ctx, outbound.NewMessage(e))
+		if fails.note(err, time.Now()) {
+			log.Info("the destination takes events again", "source", source, "event", e.ID(), "attempt", e.Attempt())
+		}
 		return err
 	}, nil
+}
+
+// recovery notices that a destination works again after it failed.
+type recovery struct {
+	mu     sync.Mutex
+	failed bool
+	told   time.Time
+}
+
+// recoveryEvery bounds how often a destination that comes and goes is said to
+// work again.
+const recoveryEvery = 10 * time.Second
+
+// note takes the result of a forward, and reports whether it is to be told
+// that forwards succeed again. The end of this process is not the fault of a
+// destination.
+func (r *recovery) note(err error, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.failed = r.failed || !errors.Is(err, context.Canceled)
+		return false
+	}
+	if !r.failed || now.Sub(r.told) < recoveryEvery {
+		return false
+	}
+	r.failed, r.told = false, now
+	return true
 }
 
 // clientOptions returns what the client of a destination may reach, and how
@@ -56,7 +93,8 @@ func signerOf(f *config.File, getenv func(string) (string, bool), here Secrets) 
 		value, err := s.Ref.Resolve(getenv)
 		if err != nil {
 			if here == SecretsHere {
-				f.Add(fmt.Sprintf("signing[%d]", i), err.Error(), "")
+				message, cure, _ := strings.Cut(err.Error(), "; ")
+				f.Add(fmt.Sprintf("signing[%d]", i), message, cure)
 			}
 			continue
 		}
@@ -67,7 +105,9 @@ func signerOf(f *config.File, getenv func(string) (string, bool), here Secrets) 
 	}
 	signer, err := outbound.NewSigner(keys...)
 	if err != nil {
-		f.Add("signing", err.Error(), "")
+		if !f.Faulty("signing") {
+			f.Add("signing", err.Error(), `write env:NAME or file:PATH of a key: "whsec_" and the base64 of 24 to 64 random bytes`)
+		}
 		return nil
 	}
 	return signer

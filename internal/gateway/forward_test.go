@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -21,7 +22,7 @@ func TestEveryProviderCanBeForwarded(t *testing.T) {
 		t.Fatal("there are no providers")
 	}
 	for _, name := range names {
-		if _, err := forward(&config.Deliver{To: "http://127.0.0.1:1/"}, eventHeaders(name), nil); err != nil {
+		if _, err := forward(name, &config.Deliver{To: "http://127.0.0.1:1/"}, eventHeaders(name), nil, slog.Default()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -88,6 +88,7 @@ type snapshot struct {
 	inboxes     []*ichido.Inbox
 	endpoints   []*endpoint
 	adminTokens [][sha256.Size]byte
+	worked      bool // there are sources whose events this process works
 }
 
 // New checks the configuration and opens both listeners.
@@ -117,7 +118,11 @@ func New(o Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := g.own(s); err != nil {
+		return nil, err
+	}
 	g.current.Store(s)
+	g.warn(o.Config)
 	if g.ingest, err = listen(o.Config.Listen, limits.Connections); err != nil {
 		return nil, fmt.Errorf("listen for deliveries: %w", err)
 	}
@@ -139,11 +144,7 @@ func (g *Gateway) AdminAddr() string { return g.admin.Addr().String() }
 // Sources returns the names and paths of the sources, in their order.
 func (g *Gateway) Sources() (names, paths []string) {
 	for _, e := range g.current.Load().endpoints {
-		path := e.path
-		if e.tokened {
-			path += "/{path_token}"
-		}
-		names, paths = append(names, e.name), append(paths, path)
+		names, paths = append(names, e.name), append(paths, e.route)
 	}
 	return names, paths
 }
@@ -235,11 +236,16 @@ func (g *Gateway) Reload() error {
 	if err != nil {
 		return err
 	}
+	if err := g.own(s); err != nil {
+		return err
+	}
 	for _, name := range fixedDifferences(&g.opts.Config.Config, &file.Config) {
 		g.log.Warn("this setting changes only with a restart", "setting", name)
 	}
 	g.current.Store(s)
+	g.warn(file)
 	g.log.Info("configuration reloaded", "sources", len(s.inboxes))
+	g.warnOfOrphans(context.Background())
 	return nil
 }
 
@@ -273,23 +279,18 @@ func (g *Gateway) snapshot(file *config.File) (*snapshot, error) {
 	endpoints := build(file, &g.opts, SecretsHere)
 	s := &snapshot{file: file, endpoints: endpoints, adminTokens: parseTokens(file.Admin.Tokens)}
 	for i, e := range endpoints {
-		if e.broken {
-			continue
-		}
 		src := e.source
 		src.Admission = g.admission
 		src.Observe = g.observer.of(src.Name)
 		src.Log = g.log
-		if g.opts.Attach != nil {
+		if g.opts.Attach != nil && !e.broken {
 			g.opts.Attach(&src)
 		}
-		inbox, err := ichido.NewInbox(g.opts.Store, src)
-		if err != nil {
-			addJoined(file, fmt.Sprintf("sources[%d]", i), err)
-			continue
+		e.open(file, i, g.opts.Store, src)
+		if e.inbox != nil {
+			s.inboxes = append(s.inboxes, e.inbox)
+			s.worked = s.worked || src.Handler != nil || src.Inline != nil || src.Apply != nil
 		}
-		e.inbox = inbox
-		s.inboxes = append(s.inboxes, inbox)
 	}
 	if err := file.Problems(); err != nil {
 		return nil, err

@@ -350,7 +350,7 @@ func TestConfigurationProblemsNameTheirPlace(t *testing.T) {
 		{"unknown provider", "  - {name: a, provider: gitbub}\n", "gitbub"},
 		{"negative tolerance", "  - {name: a, provider: stripe, secrets: [stripe-secret-0123456789], tolerance: 0s}\n", "tolerance"},
 		{"short keys", "  - {name: a, provider: stripe, secrets: [stripe-secret-0123456789], retention: {keys: 1h}}\n", "sources[0].retention.keys: is shorter than"},
-		{"short path token", "  - {name: a, provider: github, secrets: [" + githubSecret + "], path_token: abc}\n", "path token"},
+		{"short path token", "  - {name: a, provider: github, secrets: [" + githubSecret + "], path_token: abc}\n", "sources[0].path_token: must be at least 16"},
 		{"bad expression", "  - {name: a, provider: github, secrets: [" + githubSecret + "], confirm: {http: {url: 'https://x.example/{payload.id}', done: 'body.('}}}\n", "sources[0].confirm"},
 		{"both API and none", "  - {name: a, provider: gemini}\n", "sources[0]"},
 	} {
