@@ -119,7 +119,7 @@ func unavailable(op string, cause class, err error) error {
 	case diskFull:
 		e.Hint = "free disk space"
 	case busyElsewhere:
-		e.Hint = "another process is writing to the database"
+		e.Hint = "stop the other process, or use another database"
 	}
 	return e
 }
