@@ -54,6 +54,15 @@ func (a *app) report(file *config.File, path string) error {
 	if path == "" {
 		path = "the environment"
 	}
+	warnings := file.Warnings()
+	if warnings == nil {
+		warnings = []string{}
+	}
+	if !a.json {
+		for _, text := range warnings {
+			fmt.Fprintf(a.env.Stderr, "warning: %s: %s\n", path, text)
+		}
+	}
 	var problems config.Problems
 	if err := file.Problems(); !errors.As(err, &problems) {
 		type source struct {
@@ -63,16 +72,16 @@ func (a *app) report(file *config.File, path string) error {
 		}
 		sources := []source{}
 		for _, s := range file.Sources {
-			sources = append(sources, source{s.Name, s.Provider, s.Path})
+			sources = append(sources, source{s.Name, s.Provider, s.Route()})
 		}
-		return a.print(map[string]any{"ok": true, "file": path, "sources": sources, "problems": []any{}}, func(w io.Writer) {
+		return a.print(map[string]any{"ok": true, "file": path, "sources": sources, "problems": []any{}, "warnings": warnings}, func(w io.Writer) {
 			fmt.Fprintf(w, "%s is good: %d source(s)\n", path, len(sources))
 			for _, s := range sources {
 				fmt.Fprintf(w, "  %s (%s) at %s\n", s.Name, s.Provider, s.Path)
 			}
 		})
 	}
-	err := a.print(map[string]any{"ok": false, "file": path, "problems": problems}, func(w io.Writer) {
+	err := a.print(map[string]any{"ok": false, "file": path, "problems": problems, "warnings": warnings}, func(w io.Writer) {
 		for _, p := range problems {
 			printProblem(w, path, p)
 		}
