@@ -91,7 +91,7 @@ func TestSyntaxErrorsSayWhatYAMLExpects(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"tab":            {"sources:\n  - name: a\n\tprovider: github\n", "3:1: a tab stands where YAML expects spaces; indent with spaces only"},
 		"indentation":    {"sources:\n  - name: a\n    provider: github\n   secrets: [x]\n", "4:4: the line is not indented like its neighbours; indent it"},
-		"list item":      {"sources:\n  - name: a\n    secrets:\n      - x\n    - y\n", "5:5: is not a setting with a value; write"},
+		"list item":      {"sources:\n  - name: a\n    secrets:\n      - x\n    - y\n", "5:5: the list item is not indented like its neighbours; begin each"},
 		"deep list item": {"sources:\n  - name: a\n    provider: b\n    secrets:\n    - x\n     - y\n", "sources[0].secrets[0]: goes on in the next line; write it on one line, and indent"},
 		"double quote":   {"sources:\n  - name: \"a\n    provider: github\n", "a quote is opened and not closed; close"},
 		"single quote":   {"sources:\n  - name: 'a\n    provider: github\n", "a quote is opened and not closed; close"},

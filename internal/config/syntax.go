@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/token"
 )
 
 // syntaxErrors says what the parser's messages mean, and what to do. The
@@ -46,10 +47,22 @@ func (d *decoder) syntax(err error) {
 		d.at(y.GetToken(), "", name+" is written twice", fmt.Sprintf("keep this one or the one in line %s", at[1]))
 		return
 	}
+	if line := d.lineOf(y.GetToken()); strings.HasPrefix(strings.TrimSpace(line), "- ") && strings.Contains(y.GetMessage(), "non-map value") {
+		d.at(y.GetToken(), "", "the list item is not indented like its neighbours", `begin each "- " of the list in the same column, with spaces`)
+		return
+	}
 	for _, e := range syntaxErrors {
 		if strings.Contains(y.GetMessage(), e.part) {
 			d.at(y.GetToken(), "", e.message, e.cure)
 			return
 		}
 	}
+}
+
+// lineOf returns the line that a token is in.
+func (d *decoder) lineOf(t *token.Token) string {
+	if t == nil || t.Position == nil || t.Position.Line < 1 || t.Position.Line > len(d.lines) {
+		return ""
+	}
+	return d.lines[t.Position.Line-1]
 }

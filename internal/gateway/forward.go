@@ -90,12 +90,18 @@ func literalHost(address string) []string {
 func signerOf(f *config.File, getenv func(string) (string, bool), here Secrets) *outbound.Signer {
 	var keys []string
 	for i, s := range f.Signing {
+		at := fmt.Sprintf("signing[%d]", i)
 		value, err := s.Ref.Resolve(getenv)
 		if err != nil {
 			if here == SecretsHere {
 				message, cure, _ := strings.Cut(err.Error(), "; ")
-				f.Add(fmt.Sprintf("signing[%d]", i), message, cure)
+				f.Add(at, message, cure)
 			}
+			continue
+		}
+		if _, err := outbound.NewSigner(value); err != nil {
+			f.Add(at, strings.TrimPrefix(err.Error(), "signing secret 1: "),
+				`write env:NAME or file:PATH of a key: "whsec_" and the base64 of 24 to 64 random bytes`)
 			continue
 		}
 		keys = append(keys, value)
@@ -105,9 +111,7 @@ func signerOf(f *config.File, getenv func(string) (string, bool), here Secrets) 
 	}
 	signer, err := outbound.NewSigner(keys...)
 	if err != nil {
-		if !f.Faulty("signing") {
-			f.Add("signing", err.Error(), `write env:NAME or file:PATH of a key: "whsec_" and the base64 of 24 to 64 random bytes`)
-		}
+		f.Add("signing", err.Error(), "correct its keys")
 		return nil
 	}
 	return signer

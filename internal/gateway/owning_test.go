@@ -78,7 +78,14 @@ func TestEventsOfASourceThatIsGoneAreNamed(t *testing.T) {
 		defer r.mu.Unlock()
 		return strings.Count(r.log.String(), want)
 	}
-	r.warnOfOrphans(t.Context())
+	t.Cleanup(r.run())
+	for deadline := time.After(20 * time.Second); logged() == 0; {
+		select {
+		case <-deadline:
+			t.Fatal("at the start it was not said")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 	if got := logged(); got != 1 {
 		t.Errorf("at the start it was said %d times", got)
 	}

@@ -111,6 +111,18 @@ func TestEveryMistakeIsSaidOnceAndWithItsCure(t *testing.T) {
 	}
 }
 
+// TestEverySigningKeyIsChecked, also beside one that is missing.
+func TestEverySigningKeyIsChecked(t *testing.T) {
+	want := []string{
+		"signing[0]: environment variable NOT_SET is not set; export NOT_SET=... before the start, or correct the name",
+		`signing[1]: must hold 24 to 64 bytes; write env:NAME or file:PATH of a key: "whsec_" and the base64 of 24 to 64 random bytes`,
+	}
+	file := config.Parse([]byte("signing: [env:NOT_SET, whsec_YWJj]\n" + yaml(githubSource)))
+	if diff := cmp.Diff(want, checked(t, file)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
 // TestCheckNeverShowsWhatMayBeSecret: wherever it was written by mistake.
 func TestCheckNeverShowsWhatMayBeSecret(t *testing.T) {
 	const good = "secrets: [" + githubSecret + "]"
