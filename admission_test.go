@@ -2,9 +2,11 @@ package ichido_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -12,58 +14,90 @@ import (
 	"ichido.dev/ichido/store/memory"
 )
 
-// gatedBody says when it is read, and then waits to go on.
+// gatedBody gives its first bytes, says so, and then waits to go on.
 type gatedBody struct {
 	io.Reader
-	once    sync.Once
-	reading chan<- struct{}
+	first   int
+	reached chan<- struct{}
 	open    <-chan struct{}
 }
 
 func (b *gatedBody) Read(p []byte) (int, error) {
-	b.once.Do(func() { b.reading <- struct{}{} })
+	if b.first > 0 {
+		n, err := b.Reader.Read(p[:min(len(p), b.first)])
+		b.first -= n
+		return n, err
+	}
+	if b.reached != nil {
+		b.reached <- struct{}{}
+		b.reached = nil
+	}
 	<-b.open
 	return b.Reader.Read(p)
 }
 
 func (b *gatedBody) Close() error { return nil }
 
-// TestFewLargeBodiesAreReadAtOnce: a large body reserves more than its first
-// buffer, or a flood of beginnings would starve everything else.
+// stall sends n bodies of size bytes, and returns when each has given its
+// first bytes and waits. finish lets them go on, and returns their answers.
+func stall(in http.Handler, n, size, first int) (finish func() map[int]int) {
+	reached, open := make(chan struct{}, n), make(chan struct{})
+	codes := make(chan int, n)
+	var senders sync.WaitGroup
+	for range n {
+		senders.Go(func() {
+			r := httptest.NewRequest(http.MethodPost, "/", &gatedBody{bytes.NewReader(make([]byte, size)), first, reached, open})
+			r.ContentLength = int64(size)
+			codes <- do(in, r).Code
+		})
+	}
+	for range n {
+		<-reached
+	}
+	return func() map[int]int {
+		close(open)
+		senders.Wait()
+		close(codes)
+		counts := map[int]int{}
+		for code := range codes {
+			counts[code]++
+		}
+		return counts
+	}
+}
+
+// A large body reserves more than it needs at first, or a flood of halves
+// would starve everything else.
 func TestFewLargeBodiesAreReadAtOnce(t *testing.T) {
 	const size, fit = 300 << 10, 2
 	admission := &ichido.Admission{Large: fit * 2 << 20}
 	in := newInbox(t, memory.New(memory.Options{}), ichido.Source{Admission: admission})
-	reading, open := make(chan struct{}, fit), make(chan struct{})
-	request := func() *http.Request {
-		r := httptest.NewRequest(http.MethodPost, "/", &gatedBody{Reader: bytes.NewReader(make([]byte, size)), reading: reading, open: open})
-		r.ContentLength = size
-		return r
-	}
-	var senders sync.WaitGroup
-	answers := make(chan int, fit)
-	for range fit {
-		senders.Go(func() {
-			w := httptest.NewRecorder()
-			in.ServeHTTP(w, request())
-			answers <- w.Code
-		})
-	}
-	for range fit {
-		<-reading
-	}
-	w := httptest.NewRecorder()
-	in.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(make([]byte, size))))
+	finish := stall(in, fit, size, 100<<10)
+	w := do(in, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(make([]byte, size))))
 	if w.Code != http.StatusServiceUnavailable {
 		t.Errorf("one large body more was answered %d, want 503", w.Code)
 	}
-	close(open)
-	senders.Wait()
-	for range fit {
-		if code := <-answers; code != http.StatusUnauthorized {
-			t.Errorf("a large body that had room was answered %d, want 401", code)
-		}
+	if counts := finish(); counts[http.StatusUnauthorized] != fit {
+		t.Errorf("large bodies that had room were answered %v, want 401", counts)
 	}
+	if n := admission.InUse(); n != 0 {
+		t.Errorf("%d bytes stay reserved", n)
+	}
+}
+
+// Senders that say they are large and withhold their bodies cost little.
+func TestWithheldBodiesKeepNoLargeOneOut(t *testing.T) {
+	admission := &ichido.Admission{}
+	in := newInbox(t, memory.New(memory.Options{}), ichido.Source{Admission: admission})
+	finish := stall(in, 400, 900_000, 4)
+	large := fmt.Sprintf(`{"id":"e1","type":"paid","text":"%s"}`, strings.Repeat("x", 500_000))
+	if w := do(in, signed(large)); w.Code != http.StatusOK {
+		t.Errorf("a genuine large body was answered %d %s", w.Code, w.Body)
+	}
+	if held := admission.InUse(); held > 8<<20 {
+		t.Errorf("%d bytes are reserved for 1,600 that came", held)
+	}
+	finish()
 	if n := admission.InUse(); n != 0 {
 		t.Errorf("%d bytes stay reserved", n)
 	}

@@ -3,6 +3,7 @@ package ichido
 import (
 	"net/http"
 	"strconv"
+	"time"
 )
 
 // answer is what a refused request gets: a constant for its code, so that it
@@ -66,10 +67,18 @@ func writeProblem(w http.ResponseWriter, code string) {
 		h.Set("Retry-After", strconv.Itoa(a.retry))
 	}
 	if a.close {
-		h["Connection"] = closing
+		closeAfter(w)
 	}
 	w.WriteHeader(a.status)
 	w.Write(a.body)
+}
+
+// closeAfter has the connection closed after the answer, because a body was
+// not read to its end. net/http reads some of what is left, and by itself waits
+// for that without an end: a sender that withholds it would keep the connection.
+func closeAfter(w http.ResponseWriter) {
+	w.Header()["Connection"] = closing
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftoverGrace))
 }
 
 // acknowledge answers 2xx: as the provider's sender expects it, or in the

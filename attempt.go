@@ -17,7 +17,11 @@ const (
 	causeExhausted   = "attempts used up"
 	causeUnconfirmed = "unconfirmed: not true by its deadline"
 	maxDeaths        = 3
+	suspectDeaths    = 2 // one may be a neighbour's doing; stores know this figure from [Queue.Claim]
 )
+
+// errGoexit is the error of a handler that ended its goroutine.
+var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 // try is attempt; a panic on the way, of a provider for one, is a failed
 // attempt and not the end of the process.
@@ -42,6 +46,9 @@ func (w *Worker) attempt(ctx context.Context, j *job) (Settlement, bool) {
 	if rec.Attempts > in.src.Attempts {
 		return s.dead(causeExhausted), true
 	}
+	// What ends the process from here on is counted as this event's doing.
+	w.Queue.Mark(rec, true)
+	defer w.Queue.Mark(rec, false)
 	e := &Event{rec: *rec}
 	content, err := rec.readable(in.src.Encoding, in.src.BodyLimit)
 	if err == nil {
@@ -57,6 +64,7 @@ func (w *Worker) attempt(ctx context.Context, j *job) (Settlement, bool) {
 	}
 	if in.src.Apply != nil {
 		rec.Confirmed = e.confirmed
+		w.Queue.Mark(rec, false) // while it waits for its transaction
 		err = in.apply(ctx, rec, e)
 		switch {
 		case err == nil:
@@ -71,8 +79,6 @@ func (w *Worker) attempt(ctx context.Context, j *job) (Settlement, bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.src.HandlerTimeout)
 	defer cancel()
-	w.Queue.Mark(rec, true)
-	defer w.Queue.Mark(rec, false)
 	err = in.handle(ctx, e)
 	s.Confirmed = e.confirmed
 	return in.conclude(ctx, s, err), true

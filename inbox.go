@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type Inbox struct {
 	inspector    Inspector
 	tokens       [][sha256.Size]byte
 	visits       sync.Pool
+	lines        lines
 	worker       atomic.Pointer[Worker] // that works the events of this inbox, if it is in this process
 }
 
@@ -111,7 +113,7 @@ func (in *Inbox) recoverPanic(w http.ResponseWriter) {
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}
-	in.src.Log.Error("panic while receiving a delivery", "source", in.src.Name, "panic", printable(panicText(p)))
+	in.log(slog.LevelError, "panic while receiving a delivery", "panic", printable(panicText(p)))
 	in.refuse(w, &Error{Code: CodeInternal, Op: "receive", Cause: "panic"})
 }
 
@@ -338,7 +340,7 @@ func (in *Inbox) put(r *http.Request, v *visit, records []Record) ([]Verdict, *E
 		return verdicts, nil
 	}
 	v.busy = v.busy || errors.Is(err, context.DeadlineExceeded)
-	in.src.Log.Error("store an event", "source", in.src.Name, "error", err)
+	in.log(slog.LevelError, "store an event", "error", err)
 	return nil, asError(err, CodeUnavailable, "store")
 }
 
@@ -360,7 +362,7 @@ func (in *Inbox) answer(w http.ResponseWriter, r *http.Request, v *visit, verdic
 // quarantine keeps verified bytes that cannot become an event, once per
 // fingerprint, and answers with code, or 2xx where the source says so.
 func (in *Inbox) quarantine(w http.ResponseWriter, r *http.Request, v *visit, code, cause string) {
-	in.src.Log.Warn("quarantine a delivery", "source", in.src.Name, "code", code, "cause", cause)
+	in.log(slog.LevelWarn, "quarantine a delivery", "code", code, "cause", cause)
 	if in.queue != nil {
 		in.record(v, &v.proof, &v.records[0])
 		v.records[0].quarantine(code, cause)

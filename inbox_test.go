@@ -459,21 +459,75 @@ func (d *deadlines) SetReadDeadline(t time.Time) error { d.last = t; return nil 
 func TestWhatIsLeftOfARefusedBodyHasADeadline(t *testing.T) {
 	in := newInbox(t, memory.New(memory.Options{}), ichido.Source{BodyLimit: 100})
 	for _, test := range []struct {
-		name, body string
-		code       int
-		limited    bool
+		name    string
+		request func(r *http.Request)
+		code    int
+		limited bool
 	}{
-		{"whole", goodBody, 200, false},
-		{"too large", strings.Repeat("x", 200), 413, true},
+		{"whole", func(*http.Request) {}, 200, false},
+		{"too large", func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", 200))) }, 413, true},
+		{"declared too large", func(r *http.Request) { r.ContentLength = 200 }, 413, true},
+		{"wrong method", func(r *http.Request) { r.Method = http.MethodPut }, 405, true},
+		{"encoded", func(r *http.Request) { r.Header.Set("Content-Encoding", "br") }, 415, true},
 	} {
-		r := signed(test.body)
+		r := signed(goodBody)
 		r.ContentLength = -1 // as with chunks: its length shows while it is read
+		test.request(r)
 		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 		in.ServeHTTP(w, r)
 		if w.Code != test.code || w.last.IsZero() == test.limited || time.Until(w.last) > 10*time.Second {
 			t.Errorf("%s: answered %d, then a read deadline of %s, want %d, limited: %t", test.name, w.Code, w.last, test.code, test.limited)
 		}
 	}
+}
+
+// lateReader is a store that gives up on a Put, and reads its records later.
+type lateReader struct {
+	*memory.Store
+	read chan []ichido.Record
+}
+
+func (l lateReader) Put(ctx context.Context, records []ichido.Record) ([]ichido.Verdict, error) {
+	<-ctx.Done()
+	l.read <- records
+	return nil, errors.Join(ichido.ErrUnavailable, ctx.Err())
+}
+
+// After a Put that was given up the store may still be reading: the buffers
+// must not serve another request.
+func TestBuffersOfAnAbandonedPutAreNotUsedAgain(t *testing.T) {
+	store := lateReader{memory.New(memory.Options{}), make(chan []ichido.Record, 1)}
+	in := newInbox(t, store, ichido.Source{StoreTimeout: time.Millisecond})
+	if w := do(in, signed(goodBody)); w.Code != 503 {
+		t.Fatalf("answered %d", w.Code)
+	}
+	records := <-store.read
+	for i := range 100 {
+		do(in, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", len(goodBody)+i))))
+	}
+	if got := string(records[0].Body); got != goodBody || records[0].Key != "e1" {
+		t.Errorf("the record's body became %q, its key %q", got, records[0].Key)
+	}
+}
+
+func TestARepeatedBodyDoesNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		src := ichido.Source{Name: "test", Provider: testProvider{}, Handler: handled, Log: slog.New(slog.NewTextHandler(&log, nil))}
+		in, err := ichido.NewInbox(memory.New(memory.Options{}), src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 300 {
+			do(in, signed(`{"no":"id"}`))
+		}
+		time.Sleep(time.Minute)
+		do(in, signed(`{"no":"id"}`))
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(lines) != 2 || !strings.Contains(lines[1], "times=300") {
+			t.Errorf("301 copies of one unreadable body were logged as\n%s", log.String())
+		}
+	})
 }
 
 func TestOnlyAProbeWithABodyClosesItsConnection(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 )
 
@@ -18,7 +19,7 @@ func (in *Inbox) serveInline(w http.ResponseWriter, r *http.Request, v *visit, e
 	key := in.src.Name + "/" + e.ID()
 	verdict, token, err := in.claim(ctx, key)
 	if err != nil {
-		in.src.Log.Error("claim an event", "source", in.src.Name, "event", e.ID(), "error", err)
+		in.log(slog.LevelError, "claim an event", "event", e.ID(), "error", err)
 		in.refuse(w, asError(err, CodeUnavailable, "claim"))
 		return
 	}
@@ -36,19 +37,26 @@ func (in *Inbox) serveInline(w http.ResponseWriter, r *http.Request, v *visit, e
 	}
 
 	reply := &bufferedReply{header: http.Header{}}
+	returned := false
+	defer func() {
+		if !returned { // runtime.Goexit: nobody else would release it
+			in.release(ctx, key, token)
+		}
+	}()
 	err = in.runInline(ctx, reply, e)
+	returned = true
 	if err != nil || !reply.ok() {
 		in.release(ctx, key, token)
 		in.answerFailure(w, reply, e, err)
 		return
 	}
 	if err := in.complete(ctx, key, token); err != nil {
-		in.src.Log.Error("record a handled event; its claim stays held", "source", in.src.Name, "event", e.ID(), "error", err)
+		in.log(slog.LevelError, "record a handled event; its claim stays held", "event", e.ID(), "error", err)
 		in.refuse(w, asError(err, CodeUnavailable, "complete"))
 		return
 	}
 	if _, err := in.keepInline(ctx, e); err != nil {
-		in.src.Log.Error("keep a handled event", "source", in.src.Name, "event", e.ID(), "error", err)
+		in.log(slog.LevelError, "keep a handled event", "event", e.ID(), "error", err)
 	}
 	in.src.Observe(Applied, "inline")
 	reply.copyTo(w)
@@ -70,7 +78,7 @@ func (in *Inbox) release(ctx context.Context, key, token string) {
 	ctx, cancel := context.WithTimeout(ctx, in.src.StoreTimeout)
 	defer cancel()
 	if err := in.src.Claims.Release(ctx, key, token); err != nil {
-		in.src.Log.Error("release a claim", "source", in.src.Name, "error", err)
+		in.log(slog.LevelError, "release a claim", "error", err)
 	}
 }
 
@@ -86,8 +94,8 @@ func (in *Inbox) runInline(ctx context.Context, reply *bufferedReply, e *Event) 
 	return err
 }
 
-// answerFailure answers for a handler that ran in the request and failed: its
-// own response if it wrote one, else by what it returned.
+// answerFailure answers for a handler that ran in the request and failed: by
+// the error that it returned, or else with its own response.
 func (in *Inbox) answerFailure(w http.ResponseWriter, reply *bufferedReply, e *Event, err error) {
 	var final *permanent
 	switch {
@@ -95,10 +103,10 @@ func (in *Inbox) answerFailure(w http.ResponseWriter, reply *bufferedReply, e *E
 		in.src.Observe(CodeFailed, "handler answered "+http.StatusText(reply.status))
 		reply.copyTo(w)
 	case errors.As(err, &final):
-		in.src.Log.Warn("a handler rejected an event", "source", in.src.Name, "event", e.ID(), "error", printable(err.Error()))
+		in.log(slog.LevelWarn, "a handler rejected an event", "event", e.ID(), "error", printable(err.Error()))
 		in.refuse(w, &Error{Code: CodeRejected, Op: "handle", Cause: "permanent"})
 	default:
-		in.src.Log.Error("a handler failed", "source", in.src.Name, "event", e.ID(), "error", printable(err.Error()))
+		in.log(slog.LevelError, "a handler failed", "event", e.ID(), "error", printable(err.Error()))
 		in.refuse(w, &Error{Code: CodeFailed, Op: "handle", Cause: "handler error"})
 	}
 }
@@ -109,7 +117,7 @@ func (in *Inbox) repeatInline(ctx context.Context, w http.ResponseWriter, r *htt
 	verdict, err := in.keepInline(ctx, e)
 	switch {
 	case err != nil:
-		in.src.Log.Error("compare with a handled event", "source", in.src.Name, "event", e.ID(), "error", err)
+		in.log(slog.LevelError, "compare with a handled event", "event", e.ID(), "error", err)
 		in.refuse(w, asError(err, CodeUnavailable, "store"))
 	case verdict == Conflict:
 		in.answer(w, r, v.again(), verdict)
@@ -150,7 +158,7 @@ func (in *Inbox) applyNow(w http.ResponseWriter, r *http.Request, v *visit, e *E
 	case err == nil:
 		in.answer(w, r, v.again(), verdict)
 	case errors.Is(err, ErrUnavailable):
-		in.src.Log.Error("apply an event", "source", in.src.Name, "event", e.ID(), "error", err)
+		in.log(slog.LevelError, "apply an event", "event", e.ID(), "error", err)
 		in.refuse(w, asError(err, CodeUnavailable, "apply"))
 	default:
 		in.answerFailure(w, nil, e, err)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,7 +145,9 @@ func (p bodyToken) Verify(d *ichido.Delivery) (ichido.Proof, error) {
 
 func TestAHandlerNeverSeesASecretOfTheBody(t *testing.T) {
 	store := memory.New(memory.Options{})
+	runs := 0
 	see := func(_ context.Context, e *ichido.Event) error {
+		runs++
 		for _, seen := range []string{string(e.Payload()), string(e.Body())} {
 			if !strings.Contains(seen, "[redacted]") || strings.Contains(seen, "s3cr3t") {
 				t.Errorf("a handler saw %q", seen)
@@ -154,10 +158,29 @@ func TestAHandlerNeverSeesASecretOfTheBody(t *testing.T) {
 	inline := inlineSource(func(ctx context.Context, _ http.ResponseWriter, e *ichido.Event) error { return see(ctx, e) })
 	for _, src := range []ichido.Source{inline, {Apply: store.Apply(see), InRequest: true}} {
 		src.Provider = bodyToken{}
+		src.Name = fmt.Sprint("source", runs) // so that the second is no copy of the first
 		if w := do(newInbox(t, store, src), signed(tokenBody)); w.Code != 200 {
 			t.Errorf("answered %d %s", w.Code, w.Body)
 		}
-		store = memory.New(memory.Options{})
+	}
+	if runs != 2 {
+		t.Errorf("%d handlers ran, want 2", runs)
+	}
+}
+
+func TestAnInlineHandlerThatEndsItsGoroutineReleasesItsClaim(t *testing.T) {
+	runs := 0
+	in := newInbox(t, nil, inlineSource(func(context.Context, http.ResponseWriter, *ichido.Event) error {
+		if runs++; runs == 1 {
+			runtime.Goexit()
+		}
+		return nil
+	}))
+	var wg sync.WaitGroup
+	wg.Go(func() { do(in, signed(goodBody)) })
+	wg.Wait()
+	if w := do(in, signed(goodBody)); w.Code != 200 || runs != 2 {
+		t.Errorf("the retry was answered %d %s, and the handler ran %d times", w.Code, w.Body, runs)
 	}
 }
 

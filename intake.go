@@ -57,7 +57,7 @@ type intake struct {
 	class     int     // index of the pool it came from
 	buf       []byte
 	held      int64 // bytes reserved
-	large     bool  // from which budget
+	budget    budget
 }
 
 // read reads the request's body to its end, however long it says it is, and
@@ -121,23 +121,24 @@ func refusal(code, cause string) *Error {
 	return &Error{Code: code, Op: "receive", Cause: cause}
 }
 
-// start takes the first buffer: by the declared length when it is small, the
-// smallest when nothing is declared, so that a claim costs nothing.
+// start takes the first buffer: by the declared length when it is small, a
+// small one when it is not or when nothing is declared, so that a claim costs
+// nothing.
 func (t *intake) start(declared int64) bool {
 	if declared == 0 {
 		return true
 	}
-	t.class = 0
+	t.class, t.budget = 0, smallBodies
 	switch {
 	case declared > smallBody-1:
-		t.class, t.large = 2, true
+		t.class, t.budget = 1, beginnings
 	case declared >= int64(bufferSizes[1]):
 		t.class = 2
 	case declared >= int64(bufferSizes[0]):
 		t.class = 1
 	}
-	t.held = t.share(int64(bufferSizes[t.class]), t.large)
-	if !t.admission.reserve(t.held, t.large) {
+	t.held = int64(bufferSizes[t.class])
+	if !t.admission.reserve(t.held, t.budget) {
 		t.held = 0
 		return false
 	}
@@ -147,7 +148,9 @@ func (t *intake) start(declared int64) bool {
 }
 
 // grow moves the body to a larger buffer, reserving it first. A body that
-// outgrows the small budget moves to the large one.
+// outgrows 64 KiB moves to the budget of large ones, and reserves more of it
+// than its next buffer needs: else a flood of them would fill the budget with
+// halves, and the processor with reading them.
 func (t *intake) grow(declared int64) bool {
 	if cap(t.buf) == 0 {
 		return t.start(-1)
@@ -160,11 +163,14 @@ func (t *intake) grow(declared int64) bool {
 	if size > top {
 		size = max(top, int64(cap(t.buf))+512)
 	}
-	large := t.large || size > smallBody
-	held := t.held
-	enough := t.large && held >= size+int64(cap(t.buf)) // the old buffer is there until it is copied
+	budget, held := t.budget, t.held
+	enough := budget == largeBodies && held >= size+int64(cap(t.buf)) // the old buffer is there until it is copied
 	if !enough {
-		if held = t.share(size, large); !t.admission.reserve(held, large) {
+		held = size
+		if budget == largeBodies || size > smallBody {
+			budget, held = largeBodies, max(size, largeShare)
+		}
+		if !t.admission.reserve(held, budget) {
 			return false
 		}
 	}
@@ -173,18 +179,8 @@ func (t *intake) grow(declared int64) bool {
 	if !enough {
 		t.forget()
 	}
-	t.buf, t.held, t.large = next, held, large
+	t.buf, t.held, t.budget = next, held, budget
 	return true
-}
-
-// share returns how much is reserved for a buffer. A large body reserves more
-// than its first buffers need: else a flood of them would fill the budget with
-// beginnings, and the processor with reading them.
-func (t *intake) share(size int64, large bool) int64 {
-	if large {
-		return max(size, largeShare)
-	}
-	return size
 }
 
 // recycle gives a pooled buffer back to its pool.
@@ -205,7 +201,7 @@ func (t *intake) free() {
 // forget gives the reservation back and leaves the buffer to whoever still
 // reads it.
 func (t *intake) forget() {
-	t.admission.release(t.held, t.large)
+	t.admission.release(t.held, t.budget)
 	t.pooled, t.buf, t.held = nil, nil, 0
 }
 

@@ -31,7 +31,7 @@ func (in *Inbox) pathAllowed(r *http.Request) bool {
 // or 405. No body is read, so that a connection with one is closed.
 func (in *Inbox) probe(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
-		w.Header()["Connection"] = closing
+		closeAfter(w)
 	}
 	d := &Delivery{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Header: r.Header, ReceivedAt: time.Now()}
 	if in.challenger != nil && in.challenger.Challenge(w, d, false) {
@@ -74,7 +74,7 @@ func (x *decoy) serve(w http.ResponseWriter, r *http.Request, a *Admission) {
 	x.macs.Put(mac)
 	subtle.ConstantTimeCompare(sum, sum)
 	if !whole {
-		w.Header()["Connection"] = closing
+		closeAfter(w)
 	}
 	writeProblem(w, CodeNotFound)
 }

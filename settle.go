@@ -121,31 +121,12 @@ func (w *Worker) settle(batch []settledJob) {
 	}
 }
 
-// logEvery is how often the failed attempts of a source are logged: a
-// destination that is down fails thousands of them.
-const logEvery = 10 * time.Second
-
-// failing are the failed attempts of a source since they were logged last.
-type failing struct {
-	attempts int
-	logged   time.Time
-}
-
-// failed logs a failed attempt that will be made again, and how many there
-// were since the last line. Only the settler calls it.
+// failed logs a failed attempt that will be made again, at a bounded rate.
 func (w *Worker) failed(s *Settlement) {
-	f := w.failing[s.Record.Source]
-	if f == nil {
-		f = &failing{}
-		w.failing[s.Record.Source] = f
+	if times, due := w.lines.due(s.Record.Source); due {
+		w.Log.Warn("an attempt failed; it will be made again", "source", s.Record.Source, "times", times,
+			"event", s.Record.ID(), "attempt", s.Record.Attempts, "cause", s.Cause)
 	}
-	f.attempts++
-	if time.Since(f.logged) < logEvery {
-		return
-	}
-	w.Log.Warn("an attempt failed; it will be made again", "source", s.Record.Source, "event", s.Record.ID(),
-		"attempt", s.Record.Attempts, "cause", s.Cause, "failed", f.attempts)
-	f.attempts, f.logged = 0, time.Now()
 }
 
 // report tells what became of settled events.

@@ -23,6 +23,9 @@ type job struct {
 	lost    bool                    // guarded by Worker.mu: its lease cannot be relied on
 }
 
+// suspect reports whether the event may be what ended processes.
+func (j *job) suspect() bool { return j.rec.Deaths >= suspectDeaths }
+
 // lose ends the handler of a job whose lease is lost, or keeps it from being
 // started. Worker.mu is held.
 func (j *job) lose() {
@@ -45,7 +48,7 @@ func (w *Worker) lane(source string) *lane {
 // hold starts a claimed job, or has it wait for a slot. mu is held.
 func (w *Worker) hold(j *job) {
 	w.held[j] = struct{}{}
-	if j.rec.Deaths > 0 {
+	if j.suspect() {
 		w.suspects++
 	}
 	l := w.lane(j.rec.Source)
@@ -81,7 +84,7 @@ func (w *Worker) hand(j *job) {
 
 // drop lets go of a job that has ended, or was never claimed. mu is held.
 func (w *Worker) drop(j *job) {
-	if _, held := w.held[j]; held && j.rec.Deaths > 0 {
+	if _, held := w.held[j]; held && j.suspect() {
 		w.suspects--
 	}
 	delete(w.held, j)
@@ -139,7 +142,9 @@ func (j *job) decide(accepted bool, seq int64) {
 	}
 }
 
-// work runs one job, hands its settlement on, and gives its slot to the next.
+// work runs one job, hands its settlement on, and gives its slot to the next:
+// also when the handler ends its goroutine (runtime.Goexit), which nothing can
+// stop.
 func (w *Worker) work(j *job) {
 	ctx, cancel := context.WithCancelCause(w.base)
 	defer cancel(nil)
@@ -147,11 +152,25 @@ func (w *Worker) work(j *job) {
 	j.cancel = cancel
 	lost := j.lost
 	w.mu.Unlock()
-	if !lost {
-		if s, settle := w.try(ctx, j); settle {
-			w.end(j, s)
+	returned := lost
+	defer func() {
+		if !returned {
+			w.end(j, j.inbox.conclude(ctx, Settlement{Record: &j.rec}, errGoexit))
 		}
+		w.next(j)
+	}()
+	if lost {
+		return
 	}
+	s, settle := w.try(ctx, j)
+	returned = true
+	if settle {
+		w.end(j, s)
+	}
+}
+
+// next gives the slot of a job that has ended to one that waits for it.
+func (w *Worker) next(j *job) {
 	w.mu.Lock()
 	w.drop(j)
 	l := w.lane(j.rec.Source)
@@ -162,7 +181,7 @@ func (w *Worker) work(j *job) {
 	} else {
 		l.running--
 	}
-	behind := !l.caughtUp || j.rec.Deaths > 0 // the next suspect waits for this one
+	behind := !l.caughtUp || j.suspect() // the next suspect waits for this one
 	w.mu.Unlock()
 	if !behind {
 		return

@@ -3,6 +3,7 @@ package ichido
 import (
 	"bytes"
 	"crypto/sha256"
+	"log/slog"
 	"net/http"
 )
 
@@ -11,6 +12,7 @@ type split struct {
 	records  []Record // the delivery itself, then what is stored beside it
 	code     string   // why the delivery is not answered 2xx, "" when it is
 	accepted bool     // at least one event is new
+	repeated bool     // at least one event was there
 }
 
 // storeSplit stores a delivery of several events: the delivery itself, done,
@@ -38,8 +40,10 @@ func (in *Inbox) storeSplit(w http.ResponseWriter, r *http.Request, v *visit, pr
 		in.acknowledge(w, Ignored, "")
 	case s.accepted:
 		in.acknowledge(w, Accepted.String(), s.records[0].ID())
-	default:
+	case s.repeated:
 		in.acknowledge(w, Duplicate.String(), s.records[0].ID())
+	default:
+		in.acknowledge(w, quarantined, "")
 	}
 }
 
@@ -105,6 +109,8 @@ func (in *Inbox) settleSplit(r *http.Request, v *visit, s *split, verdicts []Ver
 		switch verdict {
 		case Accepted:
 			s.accepted = true
+		case Duplicate:
+			s.repeated = true
 		case Conflict:
 			rec := s.records[i]
 			rec.quarantine(CodeConflict, cause)
@@ -115,7 +121,7 @@ func (in *Inbox) settleSplit(r *http.Request, v *visit, s *split, verdicts []Ver
 	if len(conflicts) == 0 {
 		return nil
 	}
-	in.src.Log.Warn("quarantine events of a delivery", "source", in.src.Name, "code", CodeConflict, "events", len(conflicts))
+	in.log(slog.LevelWarn, "quarantine events of a delivery", "code", CodeConflict, "events", len(conflicts))
 	verdicts, err := in.put(r, v, conflicts)
 	for _, verdict := range verdicts {
 		if verdict == Full {

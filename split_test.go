@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,24 +68,28 @@ func TestEachEventOfADeliveryIsJudgedAsIfItCameAlone(t *testing.T) {
 		source ichido.Source
 		events string
 		code   int
+		answer string
 		stored []string
 	}{
-		{"good", ichido.Source{}, good, 200, []string{"a pending ", "batch done split"}},
-		{"good and denied", ichido.Source{}, good + "," + denied, 200, []string{"a pending ", "batch done split"}},
-		{"only denied", ichido.Source{}, denied, 403, nil},
-		{"denied and ignored", ichido.Source{}, denied + "," + ignored, 403, nil},
-		{"ignored and unhandled", ichido.Source{}, ignored + "," + unhandled, 200, nil},
-		{"good and unhandled", ichido.Source{}, good + "," + unhandled, 200, []string{"a pending ", "batch done split"}},
-		{"good and unreadable", ichido.Source{}, good + "," + unreadable, 400, []string{"a pending ", "batch done split", "e quarantined "}},
-		{"accepted unreadable", ichido.Source{AcceptUnreadable: true}, unreadable, 200, []string{"batch done split", "e quarantined "}},
-		{"empty", ichido.Source{}, "", 200, []string{"batch pending "}},
+		{"good", ichido.Source{}, good, 200, `"duplicate":false,"id"`, []string{"a pending ", "batch done split"}},
+		{"good and denied", ichido.Source{}, good + "," + denied, 200, `"duplicate":false,"id"`, []string{"a pending ", "batch done split"}},
+		{"only denied", ichido.Source{}, denied, 403, `"event_not_allowed"`, nil},
+		{"denied and ignored", ichido.Source{}, denied + "," + ignored, 403, `"event_not_allowed"`, nil},
+		{"ignored and unhandled", ichido.Source{}, ignored + "," + unhandled, 200, `"ignored":true`, nil},
+		{"good and unhandled", ichido.Source{}, good + "," + unhandled, 200, `"duplicate":false,"id"`, []string{"a pending ", "batch done split"}},
+		{"good and unreadable", ichido.Source{}, good + "," + unreadable, 400, `"payload_unreadable"`, []string{"a pending ", "batch done split", "e quarantined "}},
+		{"accepted unreadable", ichido.Source{AcceptUnreadable: true}, unreadable, 200, `"quarantined":true`, []string{"batch done split", "e quarantined "}},
+		{"empty", ichido.Source{}, "", 200, `"duplicate":false,"id"`, []string{"batch pending "}},
 	} {
 		test.source.Provider = splitting{}
 		test.source.Handles = func(eventType string) bool { return eventType != "other" }
 		store := memory.New(memory.Options{})
 		w, stored := deliverSplit(t, newInbox(t, store, test.source), store, test.events)
-		if diff := cmp.Diff(test.stored, stored); w.Code != test.code || diff != "" {
-			t.Errorf("%s: answered %d %s, want %d; stored (-want +got):\n%s", test.name, w.Code, w.Body, test.code, diff)
+		if w.Code != test.code || !strings.Contains(w.Body.String(), test.answer) {
+			t.Errorf("%s: answered %d %s, want %d and %s", test.name, w.Code, w.Body, test.code, test.answer)
+		}
+		if diff := cmp.Diff(test.stored, stored); diff != "" {
+			t.Errorf("%s: stored (-want +got):\n%s", test.name, diff)
 		}
 	}
 }
@@ -99,6 +104,9 @@ func TestEveryConflictOfADeliveryIsQuarantinedAndTheRestIsStored(t *testing.T) {
 		code := 409
 		if accept {
 			code = 200
+		}
+		if w, _ := deliverSplit(t, in, store, `{"id":"a","type":"paid"},{"id":"b","type":"paid"}`); w.Code != 200 || !strings.Contains(w.Body.String(), `"duplicate":true`) {
+			t.Errorf("accept=%v: the first delivery again answered %d %s", accept, w.Code, w.Body)
 		}
 		if diff := cmp.Diff(want, stored); w.Code != code || diff != "" {
 			t.Errorf("accept=%v: answered %d %s, want %d; stored (-want +got):\n%s", accept, w.Code, w.Body, code, diff)

@@ -22,10 +22,10 @@ var errDraining = errors.New("worker is draining")
 // same process accepts while nothing older waits is stored as claimed, and
 // started as soon as it is committed and there is a slot.
 //
-// An event that was being handled when its process died is a suspect; a worker
-// runs at most one suspect at a time, so that one event that ends processes
-// does not make its neighbours look guilty. After three such deaths it is a
-// dead letter.
+// An event that was being worked on when its process died, twice in a row, is
+// a suspect; a worker runs at most one suspect at a time, so that an event that
+// ends processes does not make its neighbours look guilty. After three such
+// deaths it is a dead letter.
 type Worker struct {
 	Queue Queue
 
@@ -40,18 +40,18 @@ type Worker struct {
 	Log      *slog.Logger  // slog's default logger by default
 
 	mu        sync.Mutex
-	started   bool                    // guarded by mu: Run was called
-	accepting bool                    // guarded by mu: between the start of Run and its drain
-	held      map[*job]struct{}       // guarded by mu: claimed, running or waiting for a slot
-	suspects  int                     // guarded by mu: of held
-	bytes     int64                   // guarded by mu: bodies of held and pledged
-	lanes     map[string]*lane        // guarded by mu: by source
-	jobs      sync.WaitGroup          // held and pledged; nothing is added once accepting is false
-	token     uint64                  // fence of what is offered: such an event was never claimed before
-	idle      chan *job               // to goroutines without a job; unbuffered
-	freed     chan struct{}           // a slot became free, and there may be events that wait for one
-	settled   chan settledJob         // to the settler; closed when all jobs have ended
-	failing   map[string]*failing     // by source; the settler's
+	started   bool              // guarded by mu: Run was called
+	accepting bool              // guarded by mu: between the start of Run and its drain
+	held      map[*job]struct{} // guarded by mu: claimed, running or waiting for a slot
+	suspects  int               // guarded by mu: of held
+	bytes     int64             // guarded by mu: bodies of held and pledged
+	lanes     map[string]*lane  // guarded by mu: by source
+	jobs      sync.WaitGroup    // held and pledged; nothing is added once accepting is false
+	token     uint64            // fence of what is offered: such an event was never claimed before
+	idle      chan *job         // to goroutines without a job; unbuffered
+	freed     chan struct{}     // a slot became free, and there may be events that wait for one
+	settled   chan settledJob   // to the settler; closed when all jobs have ended
+	lines     lines
 	ending    <-chan struct{}         // closed when Run's context has ended
 	base      context.Context         // of all handlers
 	cut       context.CancelCauseFunc // ends base
@@ -106,7 +106,6 @@ func (w *Worker) start(ctx context.Context) error {
 	w.idle = make(chan *job)
 	w.freed = make(chan struct{}, 1)
 	w.settled = make(chan settledJob, 512)
-	w.failing = map[string]*failing{}
 	w.ending = ctx.Done()
 	w.base, w.cut = context.WithCancelCause(context.WithoutCancel(ctx))
 	return nil
@@ -186,10 +185,13 @@ func (w *Worker) want() (Want, map[string]*Inbox) {
 		}
 		in.worker.Store(w)
 		l := w.lane(in.src.Name)
-		if free := in.src.Concurrency - l.running - l.pledged - len(l.waiting); free > 0 {
-			want.Slots[in.src.Name] = free
-			inboxes[in.src.Name] = in
+		free := in.src.Concurrency - l.running - l.pledged - len(l.waiting)
+		if free <= 0 {
+			l.caughtUp = false // what became due in the meantime is older than what arrives
+			continue
 		}
+		want.Slots[in.src.Name] = free
+		inboxes[in.src.Name] = in
 	}
 	return want, inboxes
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -509,6 +510,64 @@ func TestFailedAttemptsAreLoggedAtABoundedRate(t *testing.T) {
 		lines := strings.Count(log.String(), "\n")
 		if lines != 1 || !strings.Contains(log.String(), "cause=boom") || !strings.Contains(log.String(), "event=ev_") {
 			t.Errorf("%d lines for 50 failed attempts, want one with the event and the cause:\n%s", lines, log.String())
+		}
+	})
+}
+
+func TestAHandlerThatEndsItsGoroutineHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		b := newBench(t, ichido.Source{Concurrency: 1, Attempts: 3, Handler: func(_ context.Context, e *ichido.Event) error {
+			if runs++; e.Key() == "e1" {
+				runtime.Goexit()
+			}
+			return nil
+		}})
+		gone := b.receive(goodBody)
+		good := b.receive(`{"id":"e2","type":"paid"}`)
+		b.run(24 * time.Hour)
+		b.expect(gone, ichido.Dead, "", "Goexit", 3)
+		b.expect(good, ichido.Done, ichido.Applied, "", 1)
+		if runs != 4 {
+			t.Errorf("handlers ran %d times, want 4", runs)
+		}
+	})
+}
+
+// What became due while every slot is taken by newer events must get one.
+func TestARetryGetsASlotUnderSteadyLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failed atomic.Bool
+		var again atomic.Int64
+		began := time.Now()
+		store := memory.New(memory.Options{})
+		in := newInbox(t, store, ichido.Source{Concurrency: 8, Handler: func(_ context.Context, e *ichido.Event) error {
+			if e.Key() == "first" {
+				if failed.CompareAndSwap(false, true) {
+					return ichido.RetryAfter(errors.New("once"), 2*time.Second) // when every slot is taken
+				}
+				again.Store(int64(time.Since(began)))
+			}
+			time.Sleep(80 * time.Millisecond)
+			return nil
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		w := ichido.NewWorker(store, in)
+		w.Log = quiet
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		synctest.Wait()
+		do(in, signed(`{"id":"first","type":"paid"}`))
+		for i := 0; ctx.Err() == nil; i++ {
+			do(in, signed(fmt.Sprintf(`{"id":"e%d","type":"paid"}`, i)))
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if wait := time.Duration(again.Load()); wait == 0 || wait > 5*time.Second {
+			t.Errorf("the retry ran after %s of steady load", wait)
 		}
 	})
 }

@@ -12,6 +12,12 @@ import (
 	"ichido.dev/ichido/store/internal/rule"
 )
 
+// claim names one claim of one event.
+type claim struct {
+	hash  [16]byte
+	token uint64
+}
+
 // Claim implements [ichido.Queue].
 func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, error) {
 	if err := ctx.Err(); err != nil {
@@ -33,14 +39,17 @@ func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, e
 	return out, nil
 }
 
-// reap makes events due again whose lease has ended. Their token stays: who
-// holds it may still settle or extend, as long as nobody claimed since.
+// reap makes events due again whose lease has ended. Where no handler ran, no
+// attempt was made. Their token stays: who holds it may still settle or extend,
+// as long as nobody claimed since.
 func (s *Store) reap(now time.Time) {
 	for _, row := range s.bySeq {
 		if row.State == ichido.Claimed && !row.Due.After(now) {
 			row.State = ichido.Pending
 			if row.Started {
 				row.Deaths++
+			} else {
+				row.Attempts--
 			}
 		}
 	}
@@ -101,7 +110,10 @@ func (s *Store) held(r *ichido.Record) *ichido.Record {
 		row.State = ichido.Claimed
 		if row.Started {
 			row.Deaths--
+		} else {
+			row.Attempts++
 		}
+		row.Started = s.running[claim{r.Hash, r.Token}]
 	}
 	return row
 }
@@ -110,8 +122,16 @@ func (s *Store) held(r *ichido.Record) *ichido.Record {
 func (s *Store) Mark(r *ichido.Record, running bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if r.Token == 0 {
+		return
+	}
+	if running {
+		s.running[claim{r.Hash, r.Token}] = true
+	} else {
+		delete(s.running, claim{r.Hash, r.Token})
+	}
 	row := s.byHash[r.Hash]
-	if row != nil && row.State == ichido.Claimed && r.Token != 0 && row.Token == r.Token {
+	if row != nil && row.State == ichido.Claimed && row.Token == r.Token {
 		row.Started = running
 	}
 }

@@ -51,6 +51,7 @@ type Store struct {
 	byHash  map[[16]byte]*ichido.Record
 	bySeq   []*ichido.Record // ascending
 	removed int
+	running map[claim]bool // by what handlers run
 }
 
 var (
@@ -79,7 +80,8 @@ func New(o Options) *Store {
 
 		applying: make(chan struct{}, 1),
 
-		byHash: map[[16]byte]*ichido.Record{},
+		byHash:  map[[16]byte]*ichido.Record{},
+		running: map[claim]bool{},
 	}
 }
 

@@ -24,16 +24,15 @@ type running struct {
 	lock   *os.File // nil where the system has no such lock
 
 	mu    sync.Mutex     // guards everything below
-	file  []byte         // runningSlots marks; nil where there is no lock
-	free  []int          // slots without a mark
-	marks map[int64]mark // by seq
+	file  []byte        // runningSlots marks; nil where there is no lock
+	free  []int         // slots without a mark
+	marks map[claim]int // claims that are worked, and their slots; -1 for none
 }
 
-// mark says under which claim an event is being worked, and where that stands
-// in the file; -1 for nowhere.
-type mark struct {
+// claim names one claim of one event.
+type claim struct {
+	seq   int64
 	token uint64
-	slot  int
 }
 
 const (
@@ -146,8 +145,8 @@ func (t *txn) takeOver(marks map[int64]uint64) error {
 	return nil
 }
 
-// reap makes events due whose lease has ended, and counts those that a handler
-// of this process is still working on.
+// reap makes events due whose lease has ended. Where a handler of this process
+// is still working on one, that is counted; where none is, the attempt is not.
 func (t *txn) reap() error {
 	lapsed, err := t.lapsed()
 	if err != nil {
@@ -196,60 +195,59 @@ func (s *Store) Mark(r *ichido.Record, running bool) {
 	switch {
 	case r.Token == 0:
 	case running:
-		s.running.start(r.Seq, r.Token)
+		s.running.start(claim{r.Seq, r.Token})
 	default:
-		s.running.end(r.Seq, r.Token)
+		s.running.end(claim{r.Seq, r.Token})
 	}
 }
 
-// start notes that a handler works on an event under the claim with that token.
-func (r *running) start(seq int64, token uint64) {
+// start notes that a handler works under a claim.
+func (r *running) start(c claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m, marked := r.marks[seq]
-	if !marked {
-		m.slot = -1
-		if last := len(r.free) - 1; last >= 0 {
-			m.slot, r.free = r.free[last], r.free[:last]
-		}
+	if _, marked := r.marks[c]; marked {
+		return
 	}
-	m.token = token
+	slot := -1
+	if last := len(r.free) - 1; last >= 0 {
+		slot, r.free = r.free[last], r.free[:last]
+	}
 	if r.marks == nil {
-		r.marks = map[int64]mark{}
+		r.marks = map[claim]int{}
 	}
-	r.marks[seq] = m
-	r.write(m.slot, seq, token)
+	r.marks[c] = slot
+	r.write(slot, c)
 }
 
 // end notes that it does not any more.
-func (r *running) end(seq int64, token uint64) {
+func (r *running) end(c claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m, marked := r.marks[seq]
-	if !marked || m.token != token {
+	slot, marked := r.marks[c]
+	if !marked {
 		return
 	}
-	delete(r.marks, seq)
-	r.write(m.slot, 0, 0)
-	if m.slot >= 0 {
-		r.free = append(r.free, m.slot)
+	delete(r.marks, c)
+	r.write(slot, claim{})
+	if slot >= 0 {
+		r.free = append(r.free, slot)
 	}
 }
 
 // write writes a slot of the file. mu is held.
-func (r *running) write(slot int, seq int64, token uint64) {
+func (r *running) write(slot int, c claim) {
 	if slot < 0 || r.file == nil {
 		return
 	}
 	at := r.file[slot*markSize:]
-	binary.LittleEndian.PutUint64(at[8:], token)
-	binary.LittleEndian.PutUint64(at, uint64(seq))
+	binary.LittleEndian.PutUint64(at[8:], c.token)
+	binary.LittleEndian.PutUint64(at, uint64(c.seq))
 }
 
-// has reports whether a handler of this process works on an event under the
-// claim with that token.
+// has reports whether a handler of this process works under a claim.
 func (r *running) has(seq int64, token uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return token != 0 && r.marks[seq].token == token
+	_, marked := r.marks[claim{seq, token}]
+	return marked
 }

@@ -38,8 +38,8 @@ func TestOnlyTheTransactionThatRunsIsMarked(t *testing.T) {
 	marks := func() (seqs []int64) {
 		s.running.mu.Lock()
 		defer s.running.mu.Unlock()
-		for seq := range s.running.marks {
-			seqs = append(seqs, seq)
+		for c := range s.running.marks {
+			seqs = append(seqs, c.seq)
 		}
 		return seqs
 	}

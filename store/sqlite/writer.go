@@ -52,20 +52,19 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 
 		{&w.lapsed, `SELECT seq, token FROM ichido_events INDEXED BY ichido_leases WHERE state = 1 AND due <= ?`},
 		{&w.lapsedRunning, `UPDATE ichido_events SET started = 1 WHERE seq = ? AND token = ? AND state = 1`},
-		{&w.reap, `UPDATE ichido_events SET state = 0, deaths = deaths + started WHERE state = 1 AND due <= ?`},
+		{&w.reap, `UPDATE ichido_events SET state = 0, deaths = deaths + started, attempts = attempts - (started = 0)
+			WHERE state = 1 AND due <= ?`},
 		{&w.sources, sourcesDue},
 		{&w.due, eventsDue},
 		{&w.suspects, suspectsDue},
 		{&w.claim, `UPDATE OR ROLLBACK ichido_events SET state = 1, due = ?, token = ?, attempts = attempts + 1, started = 0
 			WHERE seq IN (SELECT value FROM json_each(?))`},
 
-		// A lease that was reaped and not claimed again was no death.
-		{&w.extend, `UPDATE ichido_events SET state = 1, due = ?, deaths = deaths - (state = 0 AND started)
-			WHERE seq = ? AND token = ?`},
-		{&w.settleAll, `UPDATE OR ROLLBACK ichido_events SET state = ?, outcome = ?, cause = ?, settled_at = ?, due = ?, attempts = attempts - ?,
-			token = 0, started = 0, deaths = deaths - (state = 0 AND started) WHERE seq IN (SELECT value FROM json_each(?)) AND token = ?`},
-		{&w.settle, `UPDATE ichido_events SET state = ?, outcome = ?, cause = ?, settled_at = ?, due = ?, attempts = attempts - ?,
-			token = 0, started = 0, deaths = deaths - (state = 0 AND started) WHERE seq = ? AND token = ?`},
+		// A lease that was reaped and not claimed again was no death, and an attempt.
+		{&w.extend, `UPDATE ichido_events SET state = 1, due = ?, started = started AND state = 1,
+			deaths = deaths - (state = 0 AND started), attempts = attempts + (state = 0 AND NOT started) WHERE seq = ? AND token = ?`},
+		{&w.settleAll, `UPDATE OR ROLLBACK ichido_events SET ` + settled + ` WHERE seq IN (SELECT value FROM json_each(?)) AND token = ?`},
+		{&w.settle, `UPDATE ichido_events SET ` + settled + ` WHERE seq = ? AND token = ?`},
 		{&w.confirm, `UPDATE ichido_bodies SET confirmed = ? WHERE seq = ?`},
 	} {
 		stmt, err := conn.PrepareContext(ctx, p.text)
@@ -76,6 +75,10 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 	}
 	return w, nil
 }
+
+// settled is what becomes of an event when its claim ends.
+const settled = `state = ?, outcome = ?, cause = ?, settled_at = ?, due = ?, token = 0, started = 0,
+	attempts = attempts - ? + (state = 0 AND NOT started), deaths = deaths - (state = 0 AND started)`
 
 // nextSeq is the parameter for a seq, or, for NULL, the next one: what was
 // purged is not given out again.

@@ -17,6 +17,7 @@ func claimCases() []Case {
 		{"Claim/CountsTheAttempt", "a handler that kills its process must not be tried for ever", claimAttempts},
 		{"Claim/NotBeforeItIsDue", "backoff protects what is failing", claimDue},
 		{"Claim/LapsedLeaseIsDueAgain", "a dead worker's events must not be stuck", claimLapsed},
+		{"Claim/LapseWithoutAStartSpendsNoAttempt", "an event must not become a dead letter for restarts before its turn came", claimUnstarted},
 		{"Claim/DeathsOnlyOfStartedHandlers", "an event must not become a dead letter for a crash that it did not cause", claimDeaths},
 		{"Claim/SuspectsOneAtATime", "an event that kills processes must not take the others with it", claimSuspects},
 		{"Extend/RenewsTheLease", "a long handler is not a dead one", extendRenews},
@@ -116,8 +117,65 @@ func claimAttempts(t testing.TB, open Open) {
 	e.same("given back", 1, e.get(*r).Attempts)
 	r = e.claim1()
 	e.same("second attempt, again", 2, r.Attempts)
+	e.Queue.Mark(r, true)
 	e.clock.Advance(lease)
-	e.same("a lapsed claim was an attempt", 3, e.claim1().Attempts)
+	e.same("a claim that lapsed while a handler ran was an attempt", 3, e.claim1().Attempts)
+}
+
+// claimUnstarted lets claims lapse before a handler has started, and comes too
+// late for some of them: whoever settles or extends after all has made his
+// attempt.
+func claimUnstarted(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	a := e.accept("a")[0]
+	offered := e.record("b")
+	offered.State, offered.Token, offered.Lease = ichido.Claimed, 7, lease
+	e.put(ichido.Accepted, offered)
+	for range 5 {
+		r := e.claim1()
+		e.same("attempts when claimed", []int{1, 1}, []int{r.Attempts, e.get(*r).Attempts})
+		if r.Key != "a" {
+			t.Fatalf("claimed %s", r.Key)
+		}
+		e.clock.Advance(lease / 2)
+		e.extend(nil, &offered, lease)
+		e.clock.Advance(lease / 2)
+	}
+	// A claim for another source looks at the leases, and takes nothing.
+	lapse := func() {
+		t.Helper()
+		e.clock.Advance(lease)
+		if got := e.claim(want(1, "other")); len(got) != 0 {
+			t.Fatalf("claimed %v", keys(got))
+		}
+	}
+	lapse()
+	e.same("attempts after the lapses", []int{0, 0}, []int{e.get(a).Attempts, e.get(offered).Attempts})
+	e.extend(nil, &offered, lease)
+	e.same("attempts after a late extension", 1, e.get(offered).Attempts)
+	lapse()
+	e.same("attempts when that lapsed as well", 0, e.get(offered).Attempts)
+	e.done(&offered)
+	e.same("attempts after a late end", 1, e.get(offered).Attempts)
+
+	r := e.claim1()
+	lapse()
+	e.retry(r, 0)
+	e.same("attempts after a late retry", 1, e.get(a).Attempts)
+	r = e.claim1()
+	lapse()
+	e.settle(nil, ichido.Settlement{Record: r, State: ichido.Pending, GiveBack: true})
+	e.same("attempts after they were given back late", 1, e.get(a).Attempts)
+
+	r = e.claim1()
+	e.Queue.Mark(r, true)
+	lapse()
+	e.same("attempts and deaths after a lapse while a handler ran", []int{2, 1}, []int{e.get(a).Attempts, e.get(a).Deaths})
+	e.extend(nil, r, lease)
+	e.same("and after an extension", []int{2, 0}, []int{e.get(a).Attempts, e.get(a).Deaths})
+	e.Queue.Mark(r, false)
+	lapse()
+	e.same("and after a lapse when the handler had ended", []int{1, 0}, []int{e.get(a).Attempts, e.get(a).Deaths})
 }
 
 func claimDue(t testing.TB, open Open) {
@@ -176,6 +234,13 @@ func claimDeaths(t testing.TB, open Open) {
 	if e.get(*r).Started {
 		t.Error("a mark with an old token counts for the claim after it")
 	}
+	e.Queue.Mark(r, true)
+	e.Queue.Mark(old, true)
+	e.Queue.Mark(old, false)
+	if !e.get(*r).Started {
+		t.Error("a mark with an old token ends that of the claim after it")
+	}
+	e.Queue.Mark(r, false)
 	e.clock.Advance(lease)
 	e.same("deaths after a lapse under another claim", 1, e.claim1().Deaths)
 }

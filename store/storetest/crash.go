@@ -11,6 +11,7 @@ func crashCases() []Case {
 	return []Case{
 		{"Crash/AfterEveryStep", "what was acknowledged is there, and nothing else", crashSteps},
 		{"Crash/ClaimedEventsLapse", "a crash must not strand what was in work", crashClaimed},
+		{"Crash/UnstartedClaimsSpendNoAttempt", "restarts in a row must not use up the attempts of an event that waits", crashUnstarted},
 		{"Crash/TokensSurvive", "a worker on another machine settles after the database restarted", crashTokens},
 	}
 }
@@ -112,6 +113,23 @@ func crashClaimed(t testing.TB, open Open) {
 	}
 	e.same("after the leases", map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}, again)
 	e.settle(ichido.ErrLeaseLost, ichido.Settlement{Record: &got[0], State: ichido.Done})
+}
+
+func crashUnstarted(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a")
+	for range 3 {
+		r := e.claim1()
+		e.same("attempts and deaths", []int{1, 0}, []int{r.Attempts, r.Deaths})
+		e.crash()
+		e.clock.Advance(lease)
+	}
+	r := e.claim1()
+	e.Queue.Mark(r, true)
+	e.crash()
+	e.clock.Advance(lease)
+	r = e.claim1()
+	e.same("attempts and deaths once a handler had started", []int{2, 1}, []int{r.Attempts, r.Deaths})
 }
 
 func crashTokens(t testing.TB, open Open) {

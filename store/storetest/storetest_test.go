@@ -142,6 +142,14 @@ func TestTheSuiteCatches(t *testing.T) {
 			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &late{Store: m} },
 		},
 		{
+			"a lapse that spends an attempt", "Claim/LapseWithoutAStartSpendsNoAttempt",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &spending{Store: m, claims: map[string]int{}} },
+		},
+		{
+			"a crash that spends an attempt", "Crash/UnstartedClaimsSpendNoAttempt",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &spending{Store: m, claims: map[string]int{}} },
+		},
+		{
 			"bodies kept as text", "Put/BodiesAreBinaryExact",
 			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &textual{Store: m} },
 		},
@@ -289,6 +297,21 @@ func (s *late) Claim(ctx context.Context, w ichido.Want) ([]ichido.Record, error
 	got, err := s.Store.Claim(ctx, w)
 	for i := range got {
 		got[i].Attempts--
+	}
+	return got, err
+}
+
+// spending counts every claim.
+type spending struct {
+	*memory.Store
+	claims map[string]int // by event id
+}
+
+func (s *spending) Claim(ctx context.Context, w ichido.Want) ([]ichido.Record, error) {
+	got, err := s.Store.Claim(ctx, w)
+	for i := range got {
+		s.claims[got[i].ID()]++
+		got[i].Attempts = s.claims[got[i].ID()]
 	}
 	return got, err
 }

@@ -60,7 +60,8 @@ type walk struct {
 	model, subject *Store
 	clock          *Clock
 
-	held []pair // every record that was ever claimed
+	held   []pair // every record that was ever claimed, by a process that lives
+	tokens uint64 // given to records that are put as claimed
 }
 
 // pair is one claimed record as the model and as the subject gave it.
@@ -95,7 +96,8 @@ func (w *walk) put() {
 		r.State = []ichido.State{ichido.Pending, ichido.Pending, ichido.Claimed, ichido.Done, ichido.Quarantined}[w.draw("state", 5)]
 		r.Purged = r.State == ichido.Done && w.draw("without a body", 2) == 0
 		if r.State == ichido.Claimed {
-			r.Token, r.Lease = uint64(len(w.held)+1), time.Minute
+			w.tokens++
+			r.Token, r.Lease = w.tokens, time.Minute
 		}
 		records = append(records, r)
 	}
@@ -222,6 +224,7 @@ func (w *walk) purge() {
 func (w *walk) crash() {
 	if w.subject.Crash != nil && w.draw("really", 3) == 0 {
 		w.subject = w.subject.Crash(w.tb)
+		w.held = nil // nobody works any more
 		w.clock.Advance(time.Hour) // some stores need not wait for the leases to end
 	}
 }
