@@ -67,9 +67,7 @@ func serve(ctx context.Context, listener net.Listener, file string) error {
 // ends.
 func receive(ctx context.Context, store *sqlite.Store, mux *http.ServeMux, serve func()) error {
 	// region: quickstart
-	src, err := provider.New("stripe", provider.Config{
-		Secrets: []provider.Secret{{Value: os.Getenv("STRIPE_WEBHOOK_SECRET")}},
-	})
+	src, err := provider.New("stripe", provider.Config{Secrets: []provider.Secret{{Value: os.Getenv("STRIPE_WEBHOOK_SECRET")}}})
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func TestReadmeShowsThisProgram(t *testing.T) {
 	if !found || !ended || shown != region {
 		t.Errorf("the README shows\n%s\nbut the program is\n%s", shown, region)
 	}
-	if n := strings.Count(region, "\n"); n > 18 {
+	if n := strings.Count(region, "\n"); n > 15 {
 		t.Errorf("the snippet has %d lines", n)
 	}
 }
