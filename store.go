@@ -64,7 +64,7 @@ type Record struct {
 	Size      int64     // length of Body when it was stored, bytes
 	Due       time.Time // pending: next attempt; claimed: end of the lease
 	Started   bool      // a handler ran under the claim that lapsed last
-	Attempts  int       // claims counted so far, less those given back
+	Attempts  int       // claims counted so far, less those given back, and those that lapsed while no handler ran
 	Deaths    int       // claims that lapsed while a handler ran
 	Copies    int       // duplicates seen
 	Replays   int       // times an operator asked for it again
@@ -114,17 +114,17 @@ type Queue interface {
 	Put(ctx context.Context, records []Record) ([]Verdict, error)
 
 	// Claim gives the caller the exclusive right to attempt events that are
-	// due, oldest first, each with a fresh token. Attempts are counted here.
-	// A claim whose lease has ended is due again, at the latest; a store that
-	// can prove that the claimer is gone SHOULD not wait for that. Claim MAY
-	// return fewer than wanted, and at most one event that has Deaths, only if
+	// due, oldest first, each with a fresh token. Attempts are counted here; a
+	// claim that lapses while no handler runs gives its attempt back. A claim
+	// whose lease has ended is due again, at the latest; a store that can prove
+	// that the claimer is gone SHOULD not wait for that. Claim MAY return fewer than wanted, and at most one event that has Deaths, only if
 	// want.Suspect is set.
 	Claim(ctx context.Context, want Want) ([]Record, error)
 
 	// Mark notes that a handler of a claimed record starts to run, or has
-	// ended: a claim that lapses in between is counted in Deaths. The note
-	// SHOULD survive the end of the process and cost next to nothing; it need
-	// not survive the end of the machine.
+	// ended: a claim that lapses in between is counted in Deaths, and its
+	// attempt stays counted. The note SHOULD survive the end of the process and
+	// cost next to nothing; it need not survive the end of the machine.
 	Mark(r *Record, running bool)
 
 	// Extend renews leases to end d from now. It returns one error per

@@ -128,9 +128,10 @@ func claimAttempts(t testing.TB, open Open) {
 func claimUnstarted(t testing.TB, open Open) {
 	e := start(t, open, Setup{})
 	a := e.accept("a")[0]
-	offered := e.record("b")
+	put := []ichido.Record{e.record("b")}
+	offered := &put[0]
 	offered.State, offered.Token, offered.Lease = ichido.Claimed, 7, lease
-	e.put(ichido.Accepted, offered)
+	e.put(ichido.Accepted, put...)
 	for range 5 {
 		r := e.claim1()
 		e.same("attempts when claimed", []int{1, 1}, []int{r.Attempts, e.get(*r).Attempts})
@@ -138,7 +139,7 @@ func claimUnstarted(t testing.TB, open Open) {
 			t.Fatalf("claimed %s", r.Key)
 		}
 		e.clock.Advance(lease / 2)
-		e.extend(nil, &offered, lease)
+		e.extend(nil, offered, lease)
 		e.clock.Advance(lease / 2)
 	}
 	// A claim for another source looks at the leases, and takes nothing.
@@ -150,13 +151,13 @@ func claimUnstarted(t testing.TB, open Open) {
 		}
 	}
 	lapse()
-	e.same("attempts after the lapses", []int{0, 0}, []int{e.get(a).Attempts, e.get(offered).Attempts})
-	e.extend(nil, &offered, lease)
-	e.same("attempts after a late extension", 1, e.get(offered).Attempts)
+	e.same("attempts after the lapses", []int{0, 0}, []int{e.get(a).Attempts, e.get(*offered).Attempts})
+	e.extend(nil, offered, lease)
+	e.same("attempts after a late extension", 1, e.get(*offered).Attempts)
 	lapse()
-	e.same("attempts when that lapsed as well", 0, e.get(offered).Attempts)
-	e.done(&offered)
-	e.same("attempts after a late end", 1, e.get(offered).Attempts)
+	e.same("attempts when that lapsed as well", 0, e.get(*offered).Attempts)
+	e.done(offered)
+	e.same("attempts after a late end", 1, e.get(*offered).Attempts)
 
 	r := e.claim1()
 	lapse()

@@ -298,7 +298,7 @@ func putClaimed(t testing.TB, open Open) {
 	e.extend(nil, &records[1], 2*lease)
 	e.clock.Advance(2 * lease)
 	r := e.claim1()
-	e.same("after the lease", []any{"b", 2, 0}, []any{r.Key, r.Attempts, r.Deaths})
+	e.same("after the lease", []any{"b", 1, 0}, []any{r.Key, r.Attempts, r.Deaths})
 	e.settle(ichido.ErrLeaseLost, ichido.Settlement{Record: &records[1], State: ichido.Done})
 	e.done(r)
 }
