@@ -77,8 +77,8 @@ func ask(address, path, adminToken string) ([]byte, error) {
 // some of them one by one.
 func adminReplies(address, adminToken string) (*place, error) {
 	p := &place{name: "admin replies"}
-	for before := int64(0); ; {
-		text, err := ask(address, fmt.Sprintf("/v1/events?limit=1000&before=%d", before), adminToken)
+	for next := "/v1/events?limit=1000"; ; {
+		text, err := ask(address, next, adminToken)
 		if err != nil {
 			return nil, err
 		}
@@ -92,9 +92,6 @@ func adminReplies(address, adminToken string) (*place, error) {
 		if err := json.Unmarshal(text, &page); err != nil {
 			return nil, fmt.Errorf("read a page of events: %w", err)
 		}
-		if len(page.Events) == 0 {
-			return p, nil
-		}
 		for i := 0; i < len(page.Events); i += 20 {
 			one, err := ask(address, "/v1/events/"+page.Events[i].ID, adminToken)
 			if err != nil {
@@ -102,7 +99,10 @@ func adminReplies(address, adminToken string) (*place, error) {
 			}
 			p.add(one)
 		}
-		before = page.Before
+		if page.Before == 0 { // it was the last one
+			return p, nil
+		}
+		next = fmt.Sprintf("/v1/events?limit=1000&before=%d", page.Before)
 	}
 }
 
