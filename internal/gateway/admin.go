@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -24,10 +22,11 @@ func (g *Gateway) adminHandler() http.Handler {
 	mux.HandleFunc("GET /livez", g.live)
 	mux.HandleFunc("GET /readyz", g.ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
-	mux.HandleFunc("GET /v1/stats", g.guard(g.getStats))
-	mux.HandleFunc("GET /v1/events", g.guard(g.getEvents))
-	mux.HandleFunc("GET /v1/events/{id}", g.guard(g.getEvent))
-	mux.HandleFunc("POST /v1/replay", g.guard(g.postReplay))
+	page := append(filters(), "before", "limit")
+	mux.HandleFunc("GET /v1/stats", g.guard(reading(g.getStats)))
+	mux.HandleFunc("GET /v1/events", g.guard(reading(g.getEvents, page...)))
+	mux.HandleFunc("GET /v1/events/{id}", g.guard(reading(g.getEvent)))
+	mux.HandleFunc("POST /v1/replay", g.guard(reading(g.postReplay, append(page, "dry_run")...)))
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
@@ -66,6 +65,19 @@ func (g *Gateway) guard(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// reading hands a request on with its parameters, or answers 400 where they are
+// not all among the known ones.
+func reading(next func(http.ResponseWriter, *http.Request, query), known ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := readQuery(r, known)
+		if err != nil {
+			badRequest(w, err)
+			return
+		}
+		next(w, r, q)
+	}
+}
+
 // parseTokens decodes checked "sha256:" hashes.
 func parseTokens(list []string) [][sha256.Size]byte {
 	hashes := make([][sha256.Size]byte, len(list))
@@ -76,7 +88,7 @@ func parseTokens(list []string) [][sha256.Size]byte {
 	return hashes
 }
 
-func (g *Gateway) getStats(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) getStats(w http.ResponseWriter, r *http.Request, _ query) {
 	stats, err := g.stock.take(r.Context())
 	if err != nil {
 		g.adminError(w, err)
@@ -85,10 +97,10 @@ func (g *Gateway) getStats(w http.ResponseWriter, r *http.Request) {
 	reply(w, view.OfStats(stats))
 }
 
-func (g *Gateway) getEvents(w http.ResponseWriter, r *http.Request) {
-	f, err := filterOf(r)
+func (g *Gateway) getEvents(w http.ResponseWriter, r *http.Request, q query) {
+	f, err := q.filter()
 	if err != nil {
-		problem(w, http.StatusBadRequest, "bad_request", err.Error())
+		badRequest(w, err)
 		return
 	}
 	page, err := view.Page(r.Context(), g.archive, f)
@@ -99,7 +111,7 @@ func (g *Gateway) getEvents(w http.ResponseWriter, r *http.Request) {
 	reply(w, page)
 }
 
-func (g *Gateway) getEvent(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) getEvent(w http.ResponseWriter, r *http.Request, _ query) {
 	rec, err := g.archive.Get(r.Context(), r.PathValue("id"))
 	if err != nil {
 		g.adminError(w, err)
@@ -109,16 +121,16 @@ func (g *Gateway) getEvent(w http.ResponseWriter, r *http.Request) {
 }
 
 // postReplay replays what the query selects; dry_run=true only counts.
-func (g *Gateway) postReplay(w http.ResponseWriter, r *http.Request) {
-	f, err := filterOf(r)
-	if err == nil && f == (ichido.Filter{Limit: f.Limit}) {
-		err = errors.New("say which events: by id, source, state, type, key, since or until")
+func (g *Gateway) postReplay(w http.ResponseWriter, r *http.Request, q query) {
+	f, err := q.filter()
+	dryRun, err := q.flag("dry_run", err)
+	if err == nil && !q.selects() {
+		err = errors.New("say which events: by " + strings.Join(filters(), ", "))
 	}
 	if err != nil {
-		problem(w, http.StatusBadRequest, "bad_request", err.Error())
+		badRequest(w, err)
 		return
 	}
-	dryRun := r.URL.Query().Get("dry_run") == "true"
 	done, err := view.Replay(r.Context(), g.archive, f, dryRun)
 	if !dryRun && done.Events > 0 {
 		g.log.Info("replayed events", "events", done.Events, "matched", done.Matched)
@@ -128,39 +140,6 @@ func (g *Gateway) postReplay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, done)
-}
-
-// filterOf reads a filter from a query.
-func filterOf(r *http.Request) (ichido.Filter, error) {
-	q := r.URL.Query()
-	f := ichido.Filter{
-		ID: q.Get("id"), Source: q.Get("source"), State: ichido.State(q.Get("state")), Outcome: q.Get("outcome"),
-		Type: q.Get("type"), Key: q.Get("key"),
-	}
-	for name, at := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
-		if text := q.Get(name); text != "" {
-			t, err := time.Parse(time.RFC3339, text)
-			if err != nil {
-				return f, errors.New(name + " must be a time like 2026-01-31T00:00:00Z")
-			}
-			*at = t
-		}
-	}
-	if text := q.Get("before"); text != "" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return f, errors.New("before must be the seq of an event")
-		}
-		f.Before = n
-	}
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > 1000 {
-			return f, errors.New("limit must be 1 to 1000")
-		}
-		f.Limit = n
-	}
-	return f, nil
 }
 
 // adminError answers an error of the archive.
@@ -176,6 +155,10 @@ func (g *Gateway) adminError(w http.ResponseWriter, err error) {
 		g.log.Error("answer an admin request", "error", err)
 		problem(w, http.StatusServiceUnavailable, ichido.CodeUnavailable, "the store could not answer")
 	}
+}
+
+func badRequest(w http.ResponseWriter, err error) {
+	problem(w, http.StatusBadRequest, "bad_request", err.Error())
 }
 
 func problem(w http.ResponseWriter, status int, code, detail string) {
