@@ -65,7 +65,7 @@ type Record struct {
 	Due       time.Time // pending: next attempt; claimed: end of the lease
 	Started   bool      // a handler ran under the claim that lapsed last
 	Attempts  int       // claims counted so far, less those given back, and those that lapsed while no handler ran
-	Deaths    int       // claims that lapsed while a handler ran
+	Deaths    int       // claims that lapsed while a handler ran, in a row; see Settle
 	Copies    int       // duplicates seen
 	Replays   int       // times an operator asked for it again
 	SettledAt time.Time // when it became done, dead or quarantined
@@ -117,7 +117,8 @@ type Queue interface {
 	// due, oldest first, each with a fresh token. Attempts are counted here; a
 	// claim that lapses while no handler runs gives its attempt back. A claim
 	// whose lease has ended is due again, at the latest; a store that can prove
-	// that the claimer is gone SHOULD not wait for that. Claim MAY return fewer than wanted, and at most one event that has Deaths, only if
+	// that the claimer is gone SHOULD not wait for that. Claim MAY return fewer
+	// than wanted, and at most one event that has two Deaths or more, only if
 	// want.Suspect is set.
 	Claim(ctx context.Context, want Want) ([]Record, error)
 
@@ -135,6 +136,8 @@ type Queue interface {
 	// durable, or ErrLeaseLost when the token is no longer current; then it
 	// changed nothing. A lease that has ended, but that nobody has claimed
 	// since, may still be settled: the attempt is over and was the only one.
+	// To settle to Pending without GiveBack sets Deaths to 0: an attempt ended,
+	// and its process did not.
 	Settle(ctx context.Context, settlements []Settlement) ([]error, error)
 
 	// Ready returns a channel that receives when an event may have become
@@ -148,7 +151,7 @@ type Want struct {
 	Slots   map[string]int // how many events of each source
 	Bytes   int64          // sum of body sizes; one event is given even if it alone is larger; 0 means no limit
 	Lease   time.Duration  // how long the claim is exclusive
-	Suspect bool           // whether to include one event that has Deaths
+	Suspect bool           // whether to include one event that has two Deaths or more
 }
 
 // Settlement is how a claim ends.

@@ -12,6 +12,9 @@ import (
 	"ichido.dev/ichido/store/internal/rule"
 )
 
+// suspectDeaths is from how many deaths on an event is a suspect.
+const suspectDeaths = 2
+
 // claim names one claim of one event.
 type claim struct {
 	hash  [16]byte
@@ -77,13 +80,13 @@ func (s *Store) choose(want ichido.Want, now time.Time) []*ichido.Record {
 	}
 	if want.Suspect { // first, so that it is not starved by the others
 		for _, row := range due {
-			if row.Deaths > 0 && take(row) {
+			if row.Deaths >= suspectDeaths && take(row) {
 				break
 			}
 		}
 	}
 	for _, row := range due {
-		if row.Deaths == 0 {
+		if row.Deaths < suspectDeaths {
 			take(row)
 		}
 	}
@@ -191,6 +194,8 @@ func (s *Store) settle(t *ichido.Settlement) error {
 		row.Due = rule.Milliseconds(s.now().Add(t.After))
 		if t.GiveBack {
 			row.Attempts--
+		} else {
+			row.Deaths = 0 // the attempt ended, and the process did not
 		}
 		s.signal()
 	default:

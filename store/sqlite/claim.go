@@ -51,7 +51,7 @@ func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, e
 func (s *Store) anyDue(ctx context.Context) (due bool, err error) {
 	now := s.now()
 	err = s.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM ichido_events INDEXED BY ichido_leases WHERE state = 1 AND due <= ?1)
-		OR EXISTS (SELECT 1 FROM ichido_events INDEXED BY ichido_suspects WHERE state = 0 AND deaths > 0 AND due <= ?1)
+		OR EXISTS (SELECT 1 FROM ichido_events INDEXED BY ichido_suspects WHERE state = 0 AND deaths > 1 AND due <= ?1)
 		OR EXISTS (`+sourcesDue+`1)`, now).Scan(&due)
 	if err != nil {
 		return false, readError("claim events", err)
@@ -129,7 +129,7 @@ func (t *txn) choose(want ichido.Want) (chosen []ichido.Record, err error) {
 	return chosen, nil
 }
 
-// suspect returns the oldest event with deaths of a source that is wanted.
+// suspect returns the oldest event that is a suspect, of a source that is wanted.
 func (t *txn) suspect(want ichido.Want) ([]ichido.Record, error) {
 	rows, err := t.w.suspects.Query(t.now)
 	if err != nil {

@@ -53,6 +53,9 @@ func TestAScanIsSeen(t *testing.T) {
 			t.Errorf("nothing is said of %s", query)
 		}
 	}
+	if wrong := badPlan(t, db, "SELECT min(size) FROM ichido_events INDEXED BY ichido_due WHERE state = 0 AND deaths < 2", false); len(wrong) == 0 {
+		t.Error("nothing is said of a query that reads the rows of an index")
+	}
 	if wrong := badPlan(t, db, "SELECT min(received_at) FROM ichido_events WHERE state = 0 AND due <= ?", false); len(wrong) == 0 {
 		t.Error("nothing is said of a reader that scans")
 	}
@@ -99,6 +102,9 @@ func badPlan(t *testing.T, db *sql.DB, query string, writes bool) (wrong []strin
 		last := detail == "SEARCH ichido_events" && strings.Contains(query, "max(seq)") // the end of the table
 		if scan.MatchString(detail) && !search && !last || writes && strings.Contains(detail, "TEMP B-TREE") {
 			wrong = append(wrong, fmt.Sprintf("%s: %s (by the writer: %v)", query, detail, writes))
+		}
+		if strings.Contains(detail, "USING INDEX ichido_due") && !strings.Contains(query, "ORDER BY due, seq LIMIT") {
+			wrong = append(wrong, fmt.Sprintf("%s: it reads the row of each event that waits: %s", query, detail))
 		}
 	}
 	if err := rows.Err(); err != nil {

@@ -44,19 +44,21 @@ type settling struct {
 type end struct {
 	token          uint64
 	state, back    int
+	deaths         int // 1 to keep them, 0 to forget them
 	outcome, cause string
 	dueAfter       int64 // of pending, ms
 	ok             bool
 }
 
 func endOf(s *ichido.Settlement) end {
-	e := end{token: s.Record.Token, state: stateCode(s.State), cause: rule.Cause(s.Cause), ok: true}
+	e := end{token: s.Record.Token, state: stateCode(s.State), deaths: 1, cause: rule.Cause(s.Cause), ok: true}
 	switch s.State {
 	case ichido.Done:
 		e.outcome = s.Outcome
 	case ichido.Dead, ichido.Quarantined:
 	case ichido.Pending:
-		e.back, e.dueAfter = bit(s.GiveBack), s.After.Milliseconds()
+		// A counted attempt that ended shows that the event does not end processes.
+		e.back, e.deaths, e.dueAfter = bit(s.GiveBack), bit(s.GiveBack), s.After.Milliseconds()
 	default:
 		e.ok = false
 	}
@@ -143,5 +145,5 @@ func (t *txn) end(e *end, stmt *sql.Stmt, which any) (int64, error) {
 	} else {
 		settledAt = t.now
 	}
-	return rowsAffected(stmt, e.state, e.outcome, e.cause, settledAt, due, e.back, which, int64(e.token))
+	return rowsAffected(stmt, e.state, e.outcome, e.cause, settledAt, due, e.back, e.deaths, which, int64(e.token))
 }

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ func claimCases() []Case {
 		{"Claim/LapsedLeaseIsDueAgain", "a dead worker's events must not be stuck", claimLapsed},
 		{"Claim/LapseWithoutAStartSpendsNoAttempt", "an event must not become a dead letter for restarts before its turn came", claimUnstarted},
 		{"Claim/DeathsOnlyOfStartedHandlers", "an event must not become a dead letter for a crash that it did not cause", claimDeaths},
+		{"Claim/OneDeathMakesNoSuspect", "whoever ran beside what ended the process once would wait in line, and everything behind him", claimOnce},
 		{"Claim/SuspectsOneAtATime", "an event that kills processes must not take the others with it", claimSuspects},
 		{"Extend/RenewsTheLease", "a long handler is not a dead one", extendRenews},
 		{"Extend/LateByAnOldTokenChangesNothing", "a paused worker must not steal the event back", extendLate},
@@ -246,17 +249,45 @@ func claimDeaths(t testing.TB, open Open) {
 	e.same("deaths after a lapse under another claim", 1, e.claim1().Deaths)
 }
 
+// die claims n events of github that are no suspects, and lets the claims lapse
+// while their handlers run.
+func (e *env) die(n int) {
+	e.Helper()
+	got := e.claim(want(10))
+	if len(got) != n {
+		e.Fatalf("claimed %v, want %d events", keys(got), n)
+	}
+	for i := range got {
+		e.Queue.Mark(&got[i], true)
+	}
+	e.clock.Advance(lease)
+}
+
+func claimOnce(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("a", "b", "c")
+	e.die(3)
+	e.accept("d")
+	got := e.claim(want(10))
+	e.same("all at once", []string{"d", "a", "b", "c"}, keys(byDeaths(got)))
+	for _, r := range got {
+		e.done(&r)
+	}
+}
+
+// byDeaths sorts by deaths, then by key.
+func byDeaths(records []ichido.Record) []ichido.Record {
+	slices.SortFunc(records, func(a, b ichido.Record) int {
+		return cmp.Or(cmp.Compare(a.Deaths, b.Deaths), cmp.Compare(a.Key, b.Key))
+	})
+	return records
+}
+
 func claimSuspects(t testing.TB, open Open) {
 	e := start(t, open, Setup{})
 	e.accept("s1", "s2", "s3")
-	lost := e.claim(want(10))
-	if len(lost) != 3 {
-		t.Fatalf("claimed %d events, want 3", len(lost))
-	}
-	for i := range lost {
-		e.Queue.Mark(&lost[i], true)
-	}
-	e.clock.Advance(lease)
+	e.die(3)
+	e.die(3)
 	e.accept("a", "b")
 	w := want(10)
 	e.same("not asked for", []string{"a", "b"}, keys(e.claim(w)))

@@ -18,6 +18,7 @@ func settleCases() []Case {
 		{"Settle/JudgesEachSettlement", "one lost lease must not cost the others", settleEach},
 		{"Settle/CauseIsShortText", "causes are shown to operators, and errors can be long", settleCause},
 		{"Settle/KeepsTheConfirmedState", "what the provider's API said is evidence", settleConfirmed},
+		{"Settle/AnEndedAttemptForgetsDeaths", "an event that fails does not end processes, and is not to be worked as if it did", settleDeaths},
 		{"Settle/RefusesOtherStates", "an event cannot be settled to claimed", settleStates},
 		{"Settle/SameClaimTwice", "the first end counts, or a retry of a settle whose answer was lost would change it", settleTwice},
 	}
@@ -178,6 +179,62 @@ func settleConfirmed(t testing.TB, open Open) {
 	e.same("confirmed, in the next claim", state, r.Confirmed)
 	e.done(r)
 	e.same("confirmed, after a settle without any", state, e.get(*r).Confirmed)
+}
+
+func settleDeaths(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	back := ichido.Settlement{State: ichido.Pending, GiveBack: true, Cause: "draining"}
+	for _, c := range []struct {
+		name string
+		ends []ichido.Settlement
+		want int
+	}{
+		{"tried again", []ichido.Settlement{{State: ichido.Pending, Cause: "failed"}}, 0},
+		{"given back", []ichido.Settlement{back}, 2},
+		{"given back, then tried again", []ichido.Settlement{back, {State: ichido.Pending}}, 0},
+		{"done", []ichido.Settlement{{State: ichido.Done, Outcome: ichido.Applied}}, 2},
+		{"dead", []ichido.Settlement{{State: ichido.Dead, Cause: "gave up"}}, 2},
+		{"quarantined", []ichido.Settlement{{State: ichido.Quarantined, Cause: "unreadable"}}, 2},
+	} {
+		r := e.accept(c.name)[0]
+		e.die(1)
+		e.die(1)
+		for _, end := range c.ends {
+			end.Record = e.claim1()
+			e.settle(nil, end)
+		}
+		e.same("deaths of what is "+c.name, c.want, e.get(r).Deaths)
+		if e.get(r).State == ichido.Pending {
+			last := e.claim1()
+			e.same("deaths at the next claim of what is "+c.name, c.want, last.Deaths)
+			e.done(last)
+		}
+	}
+	// Many that end alike, one of them late.
+	records := e.accept("x", "y", "z")
+	e.die(3)
+	got := e.claim(want(10))
+	if len(got) != 3 {
+		t.Fatalf("claimed %v, want three", keys(got))
+	}
+	e.Queue.Mark(&got[0], true)
+	e.extend(nil, &got[1], 3*lease)
+	e.clock.Advance(lease)
+	if other := e.claim(want(1, "other")); len(other) != 0 {
+		t.Fatalf("claimed %v", keys(other))
+	}
+	e.same("deaths of the one that lapsed", 2, e.get(got[0]).Deaths)
+	var all []ichido.Settlement
+	for i := range got {
+		all = append(all, ichido.Settlement{Record: &got[i], State: ichido.Pending, Cause: "failed"})
+	}
+	errs, err := e.Queue.Settle(e.ctx, all)
+	if err != nil || errors.Join(errs...) != nil {
+		t.Fatalf("settle: %v, %v", errs, err)
+	}
+	for _, r := range records {
+		e.same("attempts and deaths of "+r.Key, []int{2, 0}, []int{e.get(r).Attempts, e.get(r).Deaths})
+	}
 }
 
 func settleStates(t testing.TB, open Open) {

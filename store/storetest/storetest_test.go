@@ -158,6 +158,14 @@ func TestTheSuiteCatches(t *testing.T) {
 			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &named{Store: m} },
 		},
 		{
+			"suspects from the first death on", "Claim/OneDeathMakesNoSuspect",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &timid{Store: m} },
+		},
+		{
+			"deaths that are never forgotten", "Settle/AnEndedAttemptForgetsDeaths",
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &grudging{m, map[string]int{}} },
+		},
+		{
 			"all suspects at once", "Claim/SuspectsOneAtATime",
 			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &fearless{Store: m} },
 		},
@@ -349,6 +357,44 @@ func (s *fearless) Claim(ctx context.Context, w ichido.Want) (all []ichido.Recor
 		}
 		all = append(all, got...)
 	}
+}
+
+// timid gives back what died once, unless it was asked for.
+type timid struct{ *memory.Store }
+
+func (s *timid) Claim(ctx context.Context, w ichido.Want) (kept []ichido.Record, err error) {
+	got, err := s.Store.Claim(ctx, w)
+	for i := range got {
+		if got[i].Deaths == 0 || w.Suspect {
+			kept = append(kept, got[i])
+		} else if _, err := s.Settle(ctx, []ichido.Settlement{{Record: &got[i], State: ichido.Pending, GiveBack: true}}); err != nil {
+			return kept, err
+		}
+	}
+	return kept, err
+}
+
+// grudging shows the most deaths that an event ever had.
+type grudging struct {
+	*memory.Store
+	deaths map[string]int // by event id
+}
+
+func (s *grudging) Get(ctx context.Context, id string) (ichido.Record, error) {
+	r, err := s.Store.Get(ctx, id)
+	s.deaths[id] = max(s.deaths[id], r.Deaths)
+	r.Deaths = s.deaths[id]
+	return r, err
+}
+
+func (s *grudging) Claim(ctx context.Context, w ichido.Want) ([]ichido.Record, error) {
+	got, err := s.Store.Claim(ctx, w)
+	for i := range got {
+		id := got[i].ID()
+		s.deaths[id] = max(s.deaths[id], got[i].Deaths)
+		got[i].Deaths = s.deaths[id]
+	}
+	return got, err
 }
 
 // early answers at once and commits a call later: a crash loses the last one.

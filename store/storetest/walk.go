@@ -40,6 +40,7 @@ func Walk(f Failer, tb testing.TB, draw func(label string, n int) int, steps int
 		{"extend", w.extend},
 		{"mark", w.mark},
 		{"advance", w.advance},
+		{"die", w.die},
 		{"replay", w.replay},
 		{"purge", w.purge},
 		{"crash", w.crash},
@@ -181,6 +182,18 @@ func (w *walk) mark() {
 		w.model.Queue.Mark(&p.model, running)
 		w.subject.Queue.Mark(&p.subject, running)
 	}
+}
+
+// die claims, and lets all leases end while the handlers of what was claimed
+// run: of two such steps in a row come suspects.
+func (w *walk) die() {
+	before := len(w.held)
+	w.claim()
+	for _, p := range w.held[before:] {
+		w.model.Queue.Mark(&p.model, true)
+		w.subject.Queue.Mark(&p.subject, true)
+	}
+	w.clock.Advance(3 * time.Minute)
 }
 
 func (w *walk) advance() {
