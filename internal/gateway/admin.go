@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -27,7 +28,26 @@ func (g *Gateway) adminHandler() http.Handler {
 	mux.HandleFunc("GET /v1/events", g.guard(reading(g.getEvents, page...)))
 	mux.HandleFunc("GET /v1/events/{id}", g.guard(reading(g.getEvent)))
 	mux.HandleFunc("POST /v1/replay", g.guard(reading(g.postReplay, append(page, "dry_run")...)))
-	return http.NewCrossOriginProtection().Handler(mux)
+	unknown := g.guard(noRoute)
+	mux.Handle("/", unknown)
+	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !spelt(r) {
+			unknown(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
+}
+
+// spelt reports whether a path is in the only spelling that routes have. For
+// another one http.ServeMux would redirect, or take it for the same.
+func spelt(r *http.Request) bool {
+	p := r.URL.EscapedPath()
+	return strings.HasPrefix(p, "/") && p == path.Clean(p) && !strings.Contains(p, "%")
+}
+
+func noRoute(w http.ResponseWriter, _ *http.Request) {
+	problem(w, http.StatusNotFound, "not_found", "there is no such method and path; docs/http.md has those that there are")
 }
 
 // live answers as long as the process serves.

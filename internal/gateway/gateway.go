@@ -149,12 +149,15 @@ func (g *Gateway) Sources() (names, paths []string) {
 	return names, paths
 }
 
-// ServeHTTP serves deliveries by the configuration in force.
+// ServeHTTP serves deliveries by the configuration in force. Of the paths of
+// health only a probe is answered: a sender that has one for its URL must not
+// take it for an endpoint.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch r.URL.Path {
-	case "/livez":
+	probe := (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength == 0
+	switch p := r.URL.EscapedPath(); {
+	case probe && p == "/livez":
 		g.live(w, r)
-	case "/readyz":
+	case probe && p == "/readyz":
 		g.ready(w, r)
 	default:
 		g.current.Load().router.ServeHTTP(w, r)

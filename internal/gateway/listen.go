@@ -81,6 +81,8 @@ func newServer(h http.Handler) *http.Server {
 		IdleTimeout:       idleTimeout,
 		WriteTimeout:      writeTimeout,
 		MaxHeaderBytes:    headerBytes,
+
+		DisableGeneralOptionsHandler: true, // it answers 200 to "OPTIONS *"
 	}
 }
 

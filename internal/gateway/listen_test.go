@@ -64,12 +64,13 @@ func TestConnectionOfASlowBodyIsClosed(t *testing.T) {
 		want                    int
 	}{
 		{"unknown path", "ingest", "POST /nowhere", 404},
-		{"health", "ingest", "POST /livez", 200},
+		{"health", "ingest", "GET /livez", 404},
 		{"wrong method", "ingest", "PUT /hooks/github", 405},
 		{"known path", "ingest", "POST /hooks/github", 408},
 		{"unsupported encoding", "ingest", "POST /hooks/github HTTP/1.1\r\nContent-Encoding: br\r\nX:", 415},
 		{"no admin token", "admin", "GET /v1/events", 401},
-		{"unknown admin path", "admin", "POST /nowhere", 404},
+		{"unknown admin path", "admin", "POST /nowhere", 401},
+		{"open admin path", "admin", "GET /livez", 200},
 	} {
 		for _, body := range []struct{ name, header, drip string }{
 			{"withheld", "Content-Length: 1000", ""},
