@@ -30,13 +30,13 @@ func (g *Gateway) adminHandler() http.Handler {
 	mux.HandleFunc("POST /v1/replay", g.guard(reading(g.postReplay, append(page, "dry_run")...)))
 	unknown := g.guard(noRoute)
 	mux.Handle("/", unknown)
-	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return timed(http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !spelt(r) {
 			unknown(w, r)
 			return
 		}
 		mux.ServeHTTP(w, r)
-	}))
+	})))
 }
 
 // spelt reports whether a path is in the only spelling that routes have. For

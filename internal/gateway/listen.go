@@ -17,8 +17,7 @@ const (
 	writeTimeout  = 10 * time.Minute
 	headerBytes   = 32<<10 - 4096 // net/http adds 4096 of its own
 	drainTimeout  = 10 * time.Second
-	bodyTimeout   = 15 * time.Second // for a body, where nothing moves its deadline
-	restTimeout   = 5 * time.Second  // for what a handler left of a body
+	bodyTimeout   = 5 * time.Second // for a body that nobody reads
 )
 
 // boundedListener closes connections above a limit at once, so that those
@@ -76,7 +75,7 @@ func (c *boundedConn) CloseWrite() error {
 
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           timed(h),
+		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		WriteTimeout:      writeTimeout,
@@ -86,21 +85,17 @@ func newServer(h http.Handler) *http.Server {
 	}
 }
 
-// timed bounds how long a connection is read from for the sake of one request.
-// Before it can be answered or reused, net/http reads up to 256 KiB of what the
-// handler left of the body, and by itself waits for that without an end. A
-// request without a body has no deadline, for it would end the context of a
-// handler that takes longer.
+// timed bounds how long a connection is read from for the sake of a body that
+// next does not read. Before it can be answered, net/http reads up to 256 KiB
+// of it, and by itself waits for that without an end. A request without a body
+// has no deadline, for it would end the context of a handler that takes longer.
+// (Of deliveries, the inbox sets all deadlines.)
 func timed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body == http.NoBody {
-			next.ServeHTTP(w, r)
-			return
+		if r.ContentLength != 0 {
+			http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
-		c := http.NewResponseController(w)
-		c.SetReadDeadline(time.Now().Add(bodyTimeout))
 		next.ServeHTTP(w, r)
-		c.SetReadDeadline(time.Now().Add(restTimeout))
 	})
 }
 
