@@ -23,7 +23,7 @@ type running struct {
 	owned  bool
 	lock   *os.File // nil where the system has no such lock
 
-	mu    sync.Mutex     // guards everything below
+	mu    sync.Mutex    // guards everything below
 	file  []byte        // runningSlots marks; nil where there is no lock
 	free  []int         // slots without a mark
 	marks map[claim]int // claims that are worked, and their slots; -1 for none

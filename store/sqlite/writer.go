@@ -18,9 +18,9 @@ type writer struct {
 
 	begin, commit, rollback, checkpoint *sql.Stmt
 
-	insert, insertClaimed, insertBody, keep, find, copied *sql.Stmt
-	lapsed, lapsedRunning, reap, sources, due, suspects, claim     *sql.Stmt
-	extend, settle, settleAll, confirm                             *sql.Stmt
+	insert, insertClaimed, insertBody, keep, find, copied      *sql.Stmt
+	lapsed, lapsedRunning, reap, sources, due, suspects, claim *sql.Stmt
+	extend, settle, settleAll, confirm                         *sql.Stmt
 }
 
 // States by their code; see states. They are literals in the SQL below, because

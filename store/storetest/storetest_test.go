@@ -143,11 +143,15 @@ func TestTheSuiteCatches(t *testing.T) {
 		},
 		{
 			"a lapse that spends an attempt", "Claim/LapseWithoutAStartSpendsNoAttempt",
-			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &spending{Store: m, claims: map[string]int{}} },
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue {
+				return &spending{Store: m, claims: map[string]int{}}
+			},
 		},
 		{
 			"a crash that spends an attempt", "Crash/UnstartedClaimsSpendNoAttempt",
-			func(m *memory.Store, _ storetest.Setup) ichido.Queue { return &spending{Store: m, claims: map[string]int{}} },
+			func(m *memory.Store, _ storetest.Setup) ichido.Queue {
+				return &spending{Store: m, claims: map[string]int{}}
+			},
 		},
 		{
 			"bodies kept as text", "Put/BodiesAreBinaryExact",

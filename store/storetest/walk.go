@@ -237,7 +237,7 @@ func (w *walk) purge() {
 func (w *walk) crash() {
 	if w.subject.Crash != nil && w.draw("really", 3) == 0 {
 		w.subject = w.subject.Crash(w.tb)
-		w.held = nil // nobody works any more
+		w.held = nil               // nobody works any more
 		w.clock.Advance(time.Hour) // some stores need not wait for the leases to end
 	}
 }
