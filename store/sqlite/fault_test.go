@@ -28,6 +28,9 @@ const (
 func (f fault) Error() string { return fmt.Sprintf("injected fault %d", int(f)) }
 func (f fault) Code() int     { return int(f) }
 
+// stuck is a fault that leaves a transaction open.
+type stuck struct{ fault }
+
 // hooks is a driver that asks before each statement. It stands before the
 // real one, so that a test can make any statement fail.
 type hooks struct {
@@ -127,10 +130,20 @@ func (c *hookConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, 
 
 func (t *hookTx) Commit() error {
 	err, applied := t.h.ask("COMMIT")
+	if errors.As(err, new(stuck)) {
+		return err
+	}
 	if err != nil && !applied {
 		return errors.Join(err, t.Tx.Rollback())
 	}
 	return errors.Join(err, t.Tx.Commit())
+}
+
+func (t *hookTx) Rollback() error {
+	if err, _ := t.h.ask("ROLLBACK of a handler's transaction"); err != nil {
+		return err
+	}
+	return t.Tx.Rollback()
 }
 
 func (s *hookStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	_ "modernc.org/sqlite"
 
@@ -154,4 +155,28 @@ func checkDB(t testing.TB, db *sql.DB) {
 	if t.Failed() {
 		t.Log(fmt.Sprint("the database is ", db.Stats()))
 	}
+}
+
+// put stores records that are new.
+func put(t testing.TB, s *sqlite.Store, records ...ichido.Record) {
+	t.Helper()
+	v, err := s.Put(context.Background(), records)
+	if err != nil {
+		t.Fatalf("put: %v", err)
+	}
+	for i := range v {
+		if v[i] != ichido.Accepted {
+			t.Fatalf("put %s: %v", records[i].Key, v[i])
+		}
+	}
+}
+
+// claimOne claims the one event that is due.
+func claimOne(t testing.TB, s *sqlite.Store) *ichido.Record {
+	t.Helper()
+	got, err := s.Claim(context.Background(), ichido.Want{Slots: map[string]int{"github": 10}, Lease: time.Hour})
+	if err != nil || len(got) != 1 {
+		t.Fatalf("claimed %d events, want 1: %v", len(got), err)
+	}
+	return &got[0]
 }

@@ -13,8 +13,8 @@ import (
 
 // Tx returns an [ichido.Applier] for a handler that makes its effect in the
 // transaction which stores or completes the event, so that both are there or
-// neither. The handler must not end the transaction, and must not call the
-// store, which waits for it.
+// neither. The handler must not end the transaction, which fails the attempt,
+// and must not call the store, which waits for it.
 //
 // The transaction has the writing connection for itself, and the database's
 // write lock before it reads: everything else that writes waits for it, in
@@ -108,10 +108,11 @@ func (a *applier) exclusive(ctx context.Context, limit time.Duration, name strin
 		}
 		if err := tx.Commit(); err != nil {
 			w.open = true
-			if code, ok := resultCode(err); ok && code&0xff == codeConstraint {
-				return fmt.Errorf("commit: %w", err) // of what the handler wrote: a deferred foreign key
+			err = fmt.Errorf("commit: %w", err)
+			if classify(err) == rejected {
+				return blame(err)
 			}
-			return unavailable(name, classify(err), s.judge(fmt.Errorf("commit: %w", err)))
+			return unavailable(name, classify(err), s.judge(err))
 		}
 		s.commits.Add(1)
 		s.rows += t.added
@@ -122,6 +123,16 @@ func (a *applier) exclusive(ctx context.Context, limit time.Duration, name strin
 		return unavailable(name, busyHere, err)
 	}
 	return err
+}
+
+// blame says what a handler did that SQLite refused to commit: it wrote what a
+// deferred foreign key forbids, or ended the transaction itself, with tx or in
+// SQL, or by a statement that rolls back where it fails. The database is well.
+func blame(err error) error {
+	if code, ok := resultCode(err); ok && code&0xff == codeConstraint {
+		return err
+	}
+	return fmt.Errorf("the handler ended the transaction, which is the store's to end: %w", err)
 }
 
 // rollBack ends a transaction of database/sql.

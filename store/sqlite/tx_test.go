@@ -56,35 +56,134 @@ func TestAHandlerThatIgnoresItsContext(t *testing.T) {
 }
 
 // TestAHandlerThatEndsTheTransaction breaks its contract. The event's row was
-// written first, so whatever it did, row and effect agree.
+// written first, so whatever it did, row and effect agree; the attempt has
+// failed, and not the store, which would be waited for without an end.
 func TestAHandlerThatEndsTheTransaction(t *testing.T) {
+	ctx := context.Background()
 	s, db := openPath(t, newPath(t), sqlite.Options{})
 	if _, err := db.Exec("CREATE TABLE effects (name TEXT)"); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"commits", "rolls back"} {
-		apply := s.Tx(func(_ context.Context, tx *sql.Tx, _ *ichido.Event) error {
-			if _, err := tx.Exec("INSERT INTO effects VALUES (?)", key); err != nil {
-				return err
-			}
-			if key == "commits" {
-				return tx.Commit()
-			}
-			return tx.Rollback()
-		})
-		r := record(key)
-		if _, err := apply.Accept(context.Background(), &r, new(ichido.Event), time.Minute); err == nil {
-			t.Errorf("%s: it was accepted without a word", key)
+	raw := func(text string) func(*sql.Tx) error {
+		return func(tx *sql.Tx) error {
+			_, err := tx.Exec(text)
+			return err
 		}
 	}
-	if got := readEffects(t, db); len(got) != 1 || got[0] != "commits" {
-		t.Errorf("effects %v", got)
+	for _, c := range []struct {
+		name  string
+		end   func(*sql.Tx) error
+		keeps bool
+	}{
+		{"Commit", (*sql.Tx).Commit, true},
+		{"Rollback", (*sql.Tx).Rollback, false},
+		{"COMMIT", raw("COMMIT"), true},
+		{"ROLLBACK", raw("ROLLBACK"), false},
+		{"or rollback", func(tx *sql.Tx) error {
+			_, err := tx.Exec("INSERT OR ROLLBACK INTO ichido_meta VALUES ('seq', 0)")
+			if err == nil {
+				t.Error("the key of ichido_meta is not unique")
+			}
+			return nil
+		}, false},
+	} {
+		apply := s.Tx(func(_ context.Context, tx *sql.Tx, _ *ichido.Event) error {
+			if _, err := tx.Exec("INSERT INTO effects VALUES (?)", c.name); err != nil {
+				return err
+			}
+			return c.end(tx)
+		})
+		blamed := func(call string, err error) {
+			t.Helper()
+			if err == nil || errors.Is(err, ichido.ErrUnavailable) || !strings.Contains(err.Error(), "the handler ended the transaction") {
+				t.Errorf("%s, %s: got %v, want the handler's error", c.name, call, err)
+			}
+		}
+		r := record(c.name + " in the request")
+		_, err := apply.Accept(ctx, &r, new(ichido.Event), time.Minute)
+		blamed("accept", err)
+
+		put(t, s, record(c.name))
+		claimed := claimOne(t, s)
+		blamed("complete", apply.Complete(ctx, claimed, new(ichido.Event), time.Minute))
+
+		effects, want := 0, 0
+		for _, name := range readEffects(t, db) {
+			if name == c.name {
+				effects++
+			}
+		}
+		if c.keeps {
+			want = 2
+		}
+		got, err := s.Get(ctx, claimed.ID())
+		if effects != want || err != nil || (got.State == ichido.Done) != c.keeps {
+			t.Errorf("%s: %d effects, and the event is %s, %v", c.name, effects, got.State, err)
+		}
+		if _, err := s.Get(ctx, r.ID()); errors.Is(err, ichido.ErrNotFound) == c.keeps {
+			t.Errorf("%s: the event of the request: %v", c.name, err)
+		}
+		if s.Err() != nil {
+			t.Fatalf("%s: the store: %v", c.name, s.Err())
+		}
 	}
-	if list, err := s.List(context.Background(), ichido.Filter{}); err != nil || len(list) != 1 || list[0].Key != "commits" || list[0].State != ichido.Done {
-		t.Errorf("events %v, %v", list, err)
-	}
-	if v, err := s.Put(context.Background(), []ichido.Record{record("next")}); err != nil || v[0] != ichido.Accepted {
-		t.Errorf("the next call: %v, %v", v, err)
+	checkDB(t, db)
+}
+
+// TestATransactionThatStaysOpen: a driver that fails to end a transaction may
+// leave it open, and the next one must not begin, or commit, inside of it.
+func TestATransactionThatStaysOpen(t *testing.T) {
+	failed := errors.New("failed")
+	for _, c := range []struct {
+		query  string
+		result error // of the handler
+		want   error
+	}{
+		{"COMMIT", nil, ichido.ErrUnavailable},
+		{"ROLLBACK of a handler's transaction", failed, failed},
+	} {
+		db, h := openHooked(t, newPath(t))
+		s, err := sqlite.Open(context.Background(), db, sqlite.Options{MinFree: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		if _, err := db.Exec("CREATE TABLE effects (name TEXT)"); err != nil {
+			t.Fatal(err)
+		}
+		apply := s.Tx(func(_ context.Context, tx *sql.Tx, _ *ichido.Event) error {
+			_, err := tx.Exec("INSERT INTO effects VALUES ('a')")
+			return errors.Join(err, c.result)
+		})
+		for _, next := range []func(){
+			func() { put(t, s, record("put")) },
+			func() {
+				r := record("b")
+				_, err := s.Tx(func(context.Context, *sql.Tx, *ichido.Event) error { return nil }).Accept(context.Background(), &r, new(ichido.Event), time.Minute)
+				if err != nil {
+					t.Errorf("accept after %s: %v", c.query, err)
+				}
+			},
+		} {
+			h.set(func(query string) (error, bool) {
+				if query == c.query {
+					return stuck{noSpace}, false
+				}
+				return nil, false
+			})
+			r := record("a")
+			if _, err := apply.Accept(context.Background(), &r, new(ichido.Event), time.Minute); !errors.Is(err, c.want) {
+				t.Errorf("accept: %v, want %v", err, c.want)
+			}
+			h.set(nil)
+			next()
+		}
+		if got := readEffects(t, db); len(got) != 0 {
+			t.Errorf("effects %v after %s failed", got, c.query)
+		}
+		if list, err := s.List(context.Background(), ichido.Filter{}); err != nil || len(list) != 2 {
+			t.Errorf("%d events, %v", len(list), err)
+		}
 	}
 }
 
