@@ -174,7 +174,8 @@ func (t *txn) sourcesDue() ([]string, error) {
 // complete gives claimed records the facts and bodies that claiming them did
 // not read: from memory where they are fresh, else from the database. If that
 // fails the claims are given back. An event whose body is gone can never be
-// worked, and becomes a dead letter instead of costing the others.
+// worked, and becomes a dead letter instead of costing the others; where that
+// fails, it is found again when its lease has ended.
 func (s *Store) complete(ctx context.Context, claimed []ichido.Record) ([]ichido.Record, error) {
 	others := s.fresh.take(claimed)
 	if len(others) > 0 {
@@ -198,8 +199,10 @@ func (s *Store) complete(ctx context.Context, claimed []ichido.Record) ([]ichido
 		}
 		whole = append(whole, r)
 	}
-	_, err := s.Settle(ctx, lost)
-	return whole, err
+	if _, err := s.Settle(ctx, lost); err != nil && len(whole) == 0 {
+		return nil, err
+	}
+	return whole, nil
 }
 
 // readOthers reads the claimed records with the given indices.
