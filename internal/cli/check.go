@@ -60,7 +60,7 @@ func (a *app) report(file *config.File, path string) error {
 	}
 	if !a.json {
 		for _, text := range warnings {
-			fmt.Fprintf(a.env.Stderr, "warning: %s: %s\n", path, text)
+			fmt.Fprintf(a.stderr, "warning: %s: %s\n", path, text)
 		}
 	}
 	var problems config.Problems

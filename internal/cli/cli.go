@@ -9,6 +9,8 @@
 //   - Errors are one line, "ichido: what went wrong", then a line "hint: …"
 //     where there is something to do. No capitals, no full stops. With --json
 //     they are one line of JSON on standard error, with error, hint and code.
+//   - What is printed controls no terminal: what does not print is escaped.
+//     Only show --body writes bytes as they are.
 //   - Secrets are printed only by the command that makes them.
 //   - Colours only on a terminal, and never with NO_COLOR.
 //   - Nothing asks questions.
@@ -19,18 +21,13 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
 	"slices"
 	"strings"
 
-	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // Exit codes.
@@ -67,13 +64,21 @@ func usage(hint, format string, args ...any) error {
 
 // app is what the commands share.
 type app struct {
-	env  Env
-	json bool
+	env            Env // its writers are for bytes as they are, and for the log
+	stdout, stderr *output
+	json           bool
+}
+
+func newApp(env Env) *app {
+	a := &app{env: env}
+	a.stdout = &output{to: env.Stdout, json: &a.json}
+	a.stderr = &output{to: env.Stderr, json: &a.json}
+	return a
 }
 
 // Run runs one command and returns its exit code.
 func Run(ctx context.Context, env Env) int {
-	a := &app{env: env}
+	a := newApp(env)
 	root := a.root()
 	root.SetArgs(env.Args)
 	err := root.ExecuteContext(ctx)
@@ -92,26 +97,6 @@ func Run(ctx context.Context, env Env) int {
 	return f.code
 }
 
-// tell writes an error or a note to standard error: as lines, or as one line
-// of JSON when it was asked for. f, which may be nil, gives the hint and the
-// exit code.
-func (a *app) tell(prefix, member, text string, f *failure) {
-	if a.json {
-		v := map[string]any{member: text}
-		if f != nil {
-			v["hint"], v["code"] = f.hint, f.code
-		}
-		e := json.NewEncoder(a.env.Stderr)
-		e.SetEscapeHTML(false)
-		_ = e.Encode(v) // there is nowhere else to say it
-		return
-	}
-	fmt.Fprintf(a.env.Stderr, "%s: %s\n", prefix, text)
-	if f != nil && f.hint != "" {
-		fmt.Fprintf(a.env.Stderr, "hint: %s\n", f.hint)
-	}
-}
-
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ichido",
@@ -128,8 +113,8 @@ both are JSON. Exit codes: 0 done; 1 it failed; 2 wrong usage or configuration;
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(a.env.Stdin)
-	root.SetOut(a.env.Stdout)
-	root.SetErr(a.env.Stderr)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, errors too")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Sprintf("%q lists the flags", cmd.CommandPath()+" --help"), "%w", err)
@@ -141,26 +126,4 @@ both are JSON. Exit codes: 0 done; 1 it failed; 2 wrong usage or configuration;
 	)
 	adopt(root)
 	return root
-}
-
-// print writes v as JSON when it was asked for, else calls text.
-func (a *app) print(v any, text func(w io.Writer)) error {
-	if !a.json {
-		text(a.env.Stdout)
-		return nil
-	}
-	e := json.NewEncoder(a.env.Stdout)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
-
-// logger returns the log of a long-running command: for people on a
-// terminal, else JSON.
-func (a *app) logger(level slog.Level) *slog.Logger {
-	if f, ok := a.env.Stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		_, plain := a.env.LookupEnv("NO_COLOR")
-		return slog.New(tint.NewTextHandler(f, &tint.Options{Level: level, NoColor: plain, TimeFormat: "15:04:05.000"}))
-	}
-	return slog.New(slog.NewJSONHandler(a.env.Stderr, &slog.HandlerOptions{Level: level}))
 }

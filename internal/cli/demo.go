@@ -47,8 +47,8 @@ func (a *app) runDemo(ctx context.Context, exit bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
 	if !a.json {
-		fmt.Fprintln(a.env.Stdout, "Sending genuine and forged webhooks to a fresh ichido; the Gemini API takes a few seconds to come true.")
-		fmt.Fprintln(a.env.Stdout)
+		fmt.Fprintln(a.stdout, "Sending genuine and forged webhooks to a fresh ichido; the Gemini API takes a few seconds to come true.")
+		fmt.Fprintln(a.stdout)
 	}
 	report, err := d.Play(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (a *app) runDemo(ctx context.Context, exit bool) (err error) {
 		return nil
 	}
 	ingest, admin := d.Addresses()
-	fmt.Fprintf(a.env.Stderr, `
+	fmt.Fprintf(a.stderr, `
 still running; look around in another terminal, Ctrl-C ends it:
   %[4]s events --store sqlite:%[1]s
   %[4]s show ID --store sqlite:%[1]s

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -146,27 +147,31 @@ func (a *app) events() *cobra.Command {
 				return err
 			}
 			return a.withStore(cmd.Context(), &s.place, func(store *sqlite.Store) error {
-				page, err := view.Page(cmd.Context(), store, s.filter)
-				if err != nil {
-					return err
-				}
-				if len(page.Events) == 0 {
-					if err := a.noteSource(cmd.Context(), store, &s); err != nil {
-						return err
-					}
-				}
-				return a.print(page, func(w io.Writer) {
-					printEvents(w, page.Events)
-					if page.Before > 0 {
-						fmt.Fprintf(a.env.Stderr, "there are older ones: --before %d\n", page.Before)
-					}
-				})
+				return a.printPage(cmd.Context(), store, &s)
 			})
 		},
 	}
 	a.addSelection(cmd, &s, "50")
 	cmd.Flags().Int64Var(&s.filter.Before, "before", 0, "only events with a smaller seq: what the page before says")
 	return cmd
+}
+
+func (a *app) printPage(ctx context.Context, store ichido.Archive, s *selection) error {
+	page, err := view.Page(ctx, store, s.filter)
+	if err != nil {
+		return err
+	}
+	if len(page.Events) == 0 {
+		if err := a.noteSource(ctx, store, s); err != nil {
+			return err
+		}
+	}
+	return a.print(page, func(w io.Writer) {
+		printEvents(w, page.Events)
+		if page.Before > 0 {
+			fmt.Fprintf(a.stderr, "there are older ones: --before %d\n", page.Before)
+		}
+	})
 }
 
 // printEvents prints a table of events.
@@ -178,8 +183,8 @@ func printEvents(w io.Writer, events []view.Event) {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "SEQ\tID\tRECEIVED\tSOURCE\tTYPE\tSTATE\tATTEMPTS\tCAUSE")
 	for _, e := range events {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Seq, e.ID, e.ReceivedAt.Format("2006-01-02 15:04:05"), e.Source,
-			cmp.Or(e.Type, "-"), stateText(e), e.Attempts, cmp.Or(clip(e.Cause, 60), "-"))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.Seq, e.ID, e.ReceivedAt.Format("2006-01-02 15:04:05"), view.Line(e.Source),
+			view.Line(cmp.Or(e.Type, "-")), stateText(e), e.Attempts, view.Line(cmp.Or(clip(e.Cause, 60), "-")))
 	}
 	t.Flush()
 }
@@ -191,9 +196,13 @@ func stateText(e view.Event) string {
 	return string(e.State)
 }
 
+// clip cuts a text after n bytes, or before the character that they end in.
 func clip(text string, n int) string {
 	if len(text) <= n {
 		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
 	}
 	return text[:n] + "…"
 }
@@ -239,7 +248,7 @@ func (a *app) show() *cobra.Command {
 func printEvent(w io.Writer, e view.Event) {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(t, "%s\t%s\n", name, view.Line(fmt.Sprintf(format, args...)))
 	}
 	when := func(at *time.Time) string {
 		if at == nil {
@@ -265,25 +274,29 @@ func printEvent(w io.Writer, e view.Event) {
 	row("duplicates", "%d", e.Copies)
 	row("fingerprint", "%s", e.Fingerprint)
 	t.Flush()
-	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-		for _, value := range e.Headers[name] {
-			fmt.Fprintf(w, "%s: %s\n", name, value)
-		}
-	}
+	printHeaders(w, e.Headers)
 	fmt.Fprintln(w)
 	printBody(w, e)
 	if e.Confirmed != nil {
-		fmt.Fprintf(w, "\nconfirmed by the provider's API:\n%s\n", e.Confirmed)
+		fmt.Fprintf(w, "\nconfirmed by the provider's API:\n%s\n", view.JSON(string(e.Confirmed)))
 	}
 }
 
-// printBody prints a body without letting it control the terminal.
+func printHeaders(w io.Writer, headers map[string][]string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		for _, value := range headers[name] {
+			fmt.Fprintln(w, view.Line(name+": "+value))
+		}
+	}
+}
+
+// printBody prints JSON as it is, and other text quoted.
 func printBody(w io.Writer, e view.Event) {
 	switch {
 	case e.BodyPurged:
 		fmt.Fprintf(w, "(the body of %d bytes is not kept)\n", e.Size)
 	case e.Body != nil && json.Valid([]byte(*e.Body)):
-		fmt.Fprintln(w, *e.Body)
+		fmt.Fprintln(w, view.JSON(*e.Body))
 	case e.Body != nil:
 		fmt.Fprintf(w, "%q\n", *e.Body)
 	default:

@@ -102,7 +102,7 @@ func printReplayed(w io.Writer, r *view.Replayed) {
 	for _, s := range r.Skipped {
 		fmt.Fprintf(w, "  %d not: %s", s.Events, s.Reason)
 		if s.ID != "" {
-			fmt.Fprintf(w, " (%s)", s.ID)
+			fmt.Fprintf(w, " (%s)", view.Line(s.ID))
 		}
 		fmt.Fprintln(w)
 	}
@@ -188,7 +188,7 @@ func (d *deadLetters) print(w io.Writer) {
 		t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 		fmt.Fprintln(t, "EVENTS\tSOURCE\tLATEST\tLATEST ID\tCAUSE")
 		for _, g := range d.Groups {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", g.Events, g.Source, g.Latest.Format("2006-01-02 15:04:05"), g.ID, g.Cause)
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", g.Events, view.Line(g.Source), g.Latest.Format("2006-01-02 15:04:05"), g.ID, view.Line(g.Cause))
 		}
 		t.Flush()
 	}

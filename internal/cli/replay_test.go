@@ -39,7 +39,8 @@ func TestDeadCountsEveryDeadLetterAndNamesHeldClaims(t *testing.T) {
 		Events: 2500, Claims: 1, ClaimKeys: []string{"held \x1b[31m"},
 	}
 	var out bytes.Buffer
-	a := &app{env: Env{Stdout: &out}, json: true}
+	a := newApp(Env{Stdout: &out})
+	a.json = true
 	if err := a.printDead(t.Context(), store, &selection{filter: ichido.Filter{State: ichido.Dead}}); err != nil {
 		t.Fatal(err)
 	}

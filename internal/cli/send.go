@@ -22,6 +22,7 @@ import (
 
 	"ichido.dev/ichido/internal/config"
 	"ichido.dev/ichido/internal/outbound"
+	"ichido.dev/ichido/internal/view"
 	"ichido.dev/ichido/provider"
 )
 
@@ -88,6 +89,11 @@ func (a *app) runSend(ctx context.Context, name string, f *sendFlags) error {
 	if f.dry {
 		return a.printParcel(p)
 	}
+	return a.post(ctx, f, p)
+}
+
+// post sends a parcel and prints its answer.
+func (a *app) post(ctx context.Context, f *sendFlags, p *parcel) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(p.body))
 	if err != nil {
 		return usage("--to takes a URL", "the URL cannot be used")
@@ -101,7 +107,7 @@ func (a *app) runSend(ctx context.Context, name string, f *sendFlags) error {
 	err = a.print(map[string]any{"status": answer.Status, "body": body}, func(w io.Writer) {
 		fmt.Fprintf(w, "%d %s\n", answer.Status, http.StatusText(answer.Status))
 		if body != "" {
-			fmt.Fprintf(w, "%s\n", body)
+			fmt.Fprintln(w, view.Body(body))
 		}
 	})
 	if err == nil && answer.Status/100 != 2 {
@@ -281,8 +287,8 @@ func (a *app) fill(p *parcel, profile *provider.Profile, from string) (err error
 
 func (a *app) printParcel(p *parcel) error {
 	return a.print(map[string]any{"headers": p.header, "body": string(p.body)}, func(w io.Writer) {
-		p.header.Write(w)
-		fmt.Fprintf(w, "\n%s\n", p.body)
+		printHeaders(w, p.header)
+		fmt.Fprintf(w, "\n%s\n", view.Body(string(p.body)))
 	})
 }
 
