@@ -205,6 +205,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	back.Wait()
 	stopAdmin()
 	admins.Wait()
+	g.stock.end()
 	close(failures)
 	for err := range failures {
 		failed = errors.Join(failed, err)

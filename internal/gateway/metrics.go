@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,32 +11,88 @@ import (
 	"ichido.dev/ichido"
 )
 
-// statsEvery is how old counts of what is stored may be when they are shown:
-// counting reads every event.
-const statsEvery = 10 * time.Second
+const (
+	statsEvery = 10 * time.Second // how old counts may be when they are shown: counting reads every event
+	statsFor   = 30 * time.Second // how long counting may take
+	scrapeFor  = 5 * time.Second  // how long a scrape waits for it
+)
 
-// stocktaker counts what is stored, at most once every statsEvery.
+// stocktaker counts what is stored, at most once every statsEvery, and once
+// for all who ask meanwhile.
 type stocktaker struct {
 	archive ichido.Archive
 	mu      sync.Mutex
-	at      time.Time    // of stats; guarded by mu
+	at      time.Time    // of stats, zero when the last counting failed; guarded by mu
 	stats   ichido.Stats // guarded by mu
+	running *counting    // nil when there is none; guarded by mu
 }
 
-// take returns counts, or why there are none now. An error is not kept: it may
-// be only that of the caller's context.
+// counting is one count that is under way. Its results are set when done is
+// closed.
+type counting struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	stats  ichido.Stats
+	err    error
+}
+
+// take returns counts, or why there are none. It waits for them until ctx ends;
+// the counting goes on then, for the others and for whoever asks next.
 func (s *stocktaker) take(ctx context.Context) (ichido.Stats, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.at.IsZero() && time.Since(s.at) <= statsEvery {
+		defer s.mu.Unlock()
 		return s.stats, nil
 	}
-	stats, err := s.archive.Stats(ctx)
-	if err != nil {
-		return ichido.Stats{}, err
+	c := s.running
+	if c == nil {
+		c = s.start(ctx)
 	}
-	s.stats, s.at = stats, time.Now()
-	return stats, nil
+	s.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.stats, c.err
+	case <-ctx.Done():
+		return ichido.Stats{}, fmt.Errorf("count events: %w", ctx.Err())
+	}
+}
+
+// start counts in a goroutine that [stocktaker.end] ends. The caller holds mu.
+func (s *stocktaker) start(ctx context.Context) *counting {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsFor)
+	c := &counting{cancel: cancel, done: make(chan struct{})}
+	s.running = c
+	go func() {
+		defer cancel()
+		c.stats, c.err = s.archive.Stats(ctx)
+		s.mu.Lock()
+		s.running, s.stats, s.at = nil, c.stats, time.Now()
+		if c.err != nil {
+			s.at = time.Time{} // an error is not kept
+		}
+		s.mu.Unlock()
+		close(c.done)
+	}()
+	return c
+}
+
+// last returns the counts of the last time, however old, unless counting
+// failed then.
+func (s *stocktaker) last() (stats ichido.Stats, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats, !s.at.IsZero()
+}
+
+// end ends a counting that is under way, and waits for it.
+func (s *stocktaker) end() {
+	s.mu.Lock()
+	c := s.running
+	s.mu.Unlock()
+	if c != nil {
+		c.cancel()
+		<-c.done
+	}
 }
 
 // stock is the collector of what is stored.
@@ -78,10 +135,14 @@ func (s *stock) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(s.reading, float64(s.admission.InUse()))
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeFor)
 	defer cancel()
 	stats, err := s.taker.take(ctx)
-	if err != nil {
+	known := err == nil
+	if ctx.Err() != nil && !known { // counting takes long: it is not known to fail
+		stats, known = s.taker.last()
+	}
+	if !known {
 		gauge(s.up, 0)
 		return
 	}
