@@ -83,6 +83,9 @@ func Run(ctx context.Context, env Env) int {
 	root.SetArgs(env.Args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
+		err = a.stdout.err // what cobra prints comes without its errors
+	}
+	if err == nil {
 		return exitOK
 	}
 	var f *failure

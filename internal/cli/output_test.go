@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,16 +10,22 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	_ "modernc.org/sqlite" // registers "sqlite"
+
 	"ichido.dev/ichido"
 	"ichido.dev/ichido/internal/config"
 	"ichido.dev/ichido/internal/view"
 	"ichido.dev/ichido/store/memory"
+	"ichido.dev/ichido/store/sqlite"
 )
 
 // nasty is what a stranger may have in what he sends: terminal controls of
@@ -171,5 +178,84 @@ func TestNoRowOfATableIsForged(t *testing.T) {
 	printEvent(&out, view.OfRecord(&rec))
 	if !strings.Contains(out.String(), `k\x0astate  done`) {
 		t.Errorf("a line ends within the key:\n%s", out.String())
+	}
+}
+
+// full is a disk without room after some bytes.
+type full struct{ room int }
+
+var errFull = errors.New("no space left on device")
+
+func (f *full) Write(p []byte) (int, error) {
+	n := min(f.room, len(p))
+	f.room -= n
+	if n < len(p) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+// storeFile makes a store with a dead event and returns how commands name it.
+func storeFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "inbox.db")
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := sqlite.Open(t.Context(), db, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Put(t.Context(), []ichido.Record{nastyRecord()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(store.Close(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return "sqlite:" + path
+}
+
+func TestResultThatCannotBeWrittenIsAnError(t *testing.T) {
+	store := storeFile(t)
+	env := Env{Driver: "sqlite", LookupEnv: func(name string) (string, bool) { return "secret-of-this-test-0123456789", name == "SECRET" }}
+	run := func(out io.Writer, args ...string) (int, string) {
+		var errOut bytes.Buffer
+		env := env
+		env.Args, env.Stdout, env.Stderr = args, out, &errOut
+		return Run(t.Context(), env), errOut.String()
+	}
+	for _, command := range []string{
+		"version", "token", "events --store S", "dead --store S", "show ID --store S", "show ID --body --store S",
+		"replay --state dead --dry-run --store S", "check --providers", "check good.yaml",
+		"send hmac --dry-run --to http://127.0.0.1:1 --secret env:SECRET",
+		"", "help", "help serve", "serve --help", "completion bash", "__complete events --state d",
+	} {
+		args := strings.Fields(command)
+		for i, arg := range args {
+			switch arg {
+			case "S":
+				args[i] = store
+			case "ID":
+				args[i] = "ev_00000000000000000000000000"
+			case "good.yaml":
+				args[i] = filepath.Join(t.TempDir(), arg)
+				if err := os.WriteFile(args[i], []byte("sources:\n  - {name: a, provider: hmac, secrets: [env:SECRET]}\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, args := range [][]string{args, slices.Concat([]string{"--json"}, args)} {
+			if code, text := run(io.Discard, args...); code != exitOK {
+				t.Errorf("%q: exit code %d, %s", args, code, text)
+				continue
+			}
+			for _, room := range []int{0, 1} {
+				code, text := run(&full{room}, args...)
+				if code != exitError || strings.Count(text, errFull.Error()) != 1 {
+					t.Errorf("%q with room for %d bytes: exit code %d, want %d; it says %q", args, room, code, exitError, text)
+				}
+			}
+		}
 	}
 }
