@@ -31,20 +31,35 @@ func (g *Gateway) housekeep(ctx context.Context) {
 	}
 }
 
+// purge removes what is past its retention. Of a source that is no longer
+// configured only bodies go, by the general retention: how long its sender may
+// send an event again is not known, so its keys stay.
 func (g *Gateway) purge(ctx context.Context) {
 	now := time.Now()
-	for _, e := range g.current.Load().endpoints {
-		bodies, forgotten, err := g.archive.Purge(ctx, e.name, e.keepBodies.Before(now), e.keepKeys.Before(now))
-		if ctx.Err() != nil {
-			return
+	s := g.current.Load()
+	for _, e := range s.endpoints {
+		g.purgeSource(ctx, e.name, e.keepBodies.Before(now), e.keepKeys.Before(now))
+	}
+	stats, err := g.stock.take(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			g.log.Error("look for events of sources that are not configured, to purge them", "error", err)
 		}
-		if err != nil {
-			g.log.Error("purge events", "source", e.name, "error", err)
-			continue
-		}
-		if bodies+forgotten > 0 {
-			g.log.Info("purged", "source", e.name, "bodies", bodies, "keys", forgotten)
-		}
+		return
+	}
+	for _, name := range s.orphans(stats) {
+		g.purgeSource(ctx, name, s.file.Retention.Bodies.Before(now), time.Time{})
+	}
+}
+
+func (g *Gateway) purgeSource(ctx context.Context, name string, beforeBodies, beforeKeys time.Time) {
+	bodies, keys, err := g.archive.Purge(ctx, name, beforeBodies, beforeKeys)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		g.log.Error("purge events", "source", name, "error", err)
+	case bodies+keys > 0:
+		g.log.Info("purged", "source", name, "bodies", bodies, "keys", keys)
 	}
 }
 

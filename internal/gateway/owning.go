@@ -42,8 +42,17 @@ func (g *Gateway) warn(file *config.File) {
 	}
 }
 
-// warnOfOrphans logs the sources that have events to work and are not in the
-// configuration in force: renamed or removed, or misspelt.
+// orphans returns the sources that have events and are not in the
+// configuration: renamed or removed, or misspelt.
+func (s *snapshot) orphans(stats ichido.Stats) []string {
+	names := slices.Sorted(maps.Keys(stats.Counts))
+	return slices.DeleteFunc(names, func(name string) bool {
+		return slices.ContainsFunc(s.endpoints, func(e *endpoint) bool { return e.name == name })
+	})
+}
+
+// warnOfOrphans logs what becomes of the events of sources that are not in the
+// configuration in force.
 func (g *Gateway) warnOfOrphans(ctx context.Context) {
 	stats, err := g.archive.Stats(ctx)
 	if err != nil {
@@ -52,12 +61,13 @@ func (g *Gateway) warnOfOrphans(ctx context.Context) {
 		}
 		return
 	}
-	endpoints := g.current.Load().endpoints
-	for _, name := range slices.Sorted(maps.Keys(stats.Counts)) {
-		pending := stats.Counts[name][ichido.Pending] + stats.Counts[name][ichido.Claimed]
-		configured := slices.ContainsFunc(endpoints, func(e *endpoint) bool { return e.name == name })
-		if pending > 0 && !configured {
+	for _, name := range g.current.Load().orphans(stats) {
+		states := stats.Counts[name]
+		if pending := states[ichido.Pending] + states[ichido.Claimed]; pending > 0 {
 			g.log.Warn(fmt.Sprintf("source %s has %d pending events and is not configured: they wait", name, pending), "source", name, "pending", pending)
+		}
+		if done := states[ichido.Done]; done > 0 {
+			g.log.Info(fmt.Sprintf("source %s has %d done events and is not configured: their bodies go by retention.bodies, their keys stay", name, done), "source", name, "done", done)
 		}
 	}
 }
