@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -82,6 +83,9 @@ type parcel struct {
 }
 
 func (a *app) runSend(ctx context.Context, name string, f *sendFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
 	p, err := a.pack(name, f)
 	if err != nil {
 		return err
@@ -114,6 +118,16 @@ func (a *app) post(ctx context.Context, f *sendFlags, p *parcel) error {
 		return &failure{code: exitError, err: fmt.Errorf("the delivery was answered %d", answer.Status)}
 	}
 	return err
+}
+
+// check refuses what no header can hold, or what nobody would see in one.
+func (f *sendFlags) check() error {
+	for _, flag := range []struct{ name, value string }{{"--id", f.id}, {"--type", f.eventType}, {"--variant", f.variant}} {
+		if safe := view.Line(flag.value); safe != flag.value {
+			return usage("write it without control characters", "%s: %s has a character that does not print", flag.name, safe)
+		}
+	}
+	return nil
 }
 
 // unanswered says what to look for where nothing answers.
@@ -270,7 +284,7 @@ func (a *app) fill(p *parcel, profile *provider.Profile, from string) (err error
 	switch from {
 	case "":
 		var sampleType string
-		p.body, sampleType = profile.Sample(p.sign.ID, p.sign.Time)
+		p.body, sampleType = profile.Sample(insideJSON(p.sign.ID), p.sign.Time)
 		if p.sign.Type == "" {
 			p.sign.Type = sampleType
 		}
@@ -283,6 +297,12 @@ func (a *app) fill(p *parcel, profile *provider.Profile, from string) (err error
 		return usage("", "read body: %w", err)
 	}
 	return nil
+}
+
+// insideJSON returns text as it stands in a JSON string, without the quotes.
+func insideJSON(text string) string {
+	quoted, _ := json.Marshal(text) // a string can always be written
+	return string(quoted[1 : len(quoted)-1])
 }
 
 func (a *app) printParcel(p *parcel) error {
