@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,11 +51,16 @@ type Options struct {
 	// evicted. Default 1,000,000 and 10,000.
 	ClaimCapacity int
 	ClaimRunning  int
+
+	flush func(folder *os.File) error // (*os.File).Sync where nil; tests set it
 }
 
 func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = time.Now
+	}
+	if o.flush == nil {
+		o.flush = (*os.File).Sync
 	}
 	orDefault(&o.MinFree, 512<<20)
 	orDefault(&o.Queue, 4096)
@@ -149,7 +155,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if err := migrateUp(ctx, conn); err != nil {
 		return err
 	}
-	if err := syncFolder(s.path); err != nil { // the database and its log may be new
+	if err := syncFolder(s.path, s.opt.flush); err != nil { // the database and its log may be new
 		return err
 	}
 	if s.w, err = newWriter(ctx, conn); err != nil {
