@@ -66,7 +66,7 @@ func (a *app) addSelection(cmd *cobra.Command, s *selection, limit string) {
 	f.StringVar(&s.filter.Outcome, "outcome", "", "only with this outcome: "+strings.Join(outcomes(), ", "))
 	f.StringVar(&s.filter.Type, "type", "", "only of this event type")
 	f.StringVar(&s.filter.Key, "key", "", "only with this key")
-	f.StringVar(&s.since, "since", "", "received at or after: a time like 2026-01-31T00:00:00Z, or an age like 2h")
+	f.StringVar(&s.since, "since", "", "received at or after: a time like 2026-01-31T00:00:00Z, or an age like 2h, counted back from now")
 	f.StringVar(&s.until, "until", "", "received before, likewise")
 	f.IntVar(&s.filter.Limit, "limit", 0, "at most this many, from 1 (default "+limit+")")
 	complete(cmd, "state", states)
@@ -101,6 +101,9 @@ func (s *selection) resolve(cmd *cobra.Command, now time.Time) error {
 			continue
 		}
 		if age, err := time.ParseDuration(bound.text); err == nil {
+			if age < 0 {
+				return usage(fmt.Sprintf("an age counts back from now: %s %s", bound.flag, strings.TrimPrefix(bound.text, "-")), "%s must not be negative", bound.flag)
+			}
 			*bound.at = now.Add(-age)
 			continue
 		}
