@@ -46,6 +46,11 @@ func (s *Store) Claims(ctx context.Context) (ichido.Claims, error) {
 			fmt.Errorf("another process owns the inline claims of this database (it holds a lock on %s): only one process can serve inline sources from it", path))
 	}
 	c := &claims{s: s, owner: rand.Text(), lock: lock}
+	if lock != nil {
+		if err := s.files.watchFile(lock); err != nil {
+			return nil, unavailable("own claims", rejected, errors.Join(err, c.unlock()))
+		}
+	}
 	o := &op{name: "own claims", phase: otherPhase, rows: 1, run: func(t *txn) error { return c.take(t) }}
 	if err := s.do(ctx, o, true); err != nil {
 		return nil, errors.Join(err, c.unlock())

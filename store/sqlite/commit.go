@@ -268,7 +268,7 @@ func (s *Store) named(o *op, err error) error {
 
 // exclusive runs an operation that has the connection for itself.
 func (s *Store) exclusive(o *op) error {
-	if err := s.Err(); err != nil {
+	if err := s.check(); err != nil {
 		return unavailable(o.name, broken, err)
 	}
 	if err := s.w.clean(); err != nil {
@@ -280,7 +280,7 @@ func (s *Store) exclusive(o *op) error {
 // judge marks the store as broken where an error says so.
 func (s *Store) judge(err error) error {
 	if err != nil && classify(err) == broken {
-		s.fail(err)
+		s.fail(fmt.Errorf("the database failed and its state is unknown, restart the process: %w", err))
 	}
 	return err
 }
@@ -289,7 +289,7 @@ func (s *Store) judge(err error) error {
 // failed flush the kernel may have dropped the pages, and a second one that
 // succeeds would lie.
 func (s *Store) commit(group []*op) error {
-	if err := s.Err(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
 	t := &txn{s: s, w: s.w, now: s.now(), room: -1}

@@ -35,8 +35,10 @@
 // each call is run again in a transaction of its own, so that one bad record
 // costs one call. A failed commit is never run again. After an I/O error the
 // store takes no more writes ([Store.Failed]): the kernel may have dropped
-// what it could not write, and the next flush would not say so. A full disk
-// and another process that writes are waited out by the callers.
+// what it could not write, and the next flush would not say so. The same when
+// the database file, its log or a lock file was removed or replaced: once a
+// second the store compares those that it has open with those of that name. A
+// full disk and another process that writes are waited out by the callers.
 //
 // # What was measured
 //

@@ -37,7 +37,7 @@ const (
 )
 
 func classify(err error) class {
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, errFile) {
 		return broken
 	}
 	code, ok := resultCode(err)
@@ -115,7 +115,9 @@ func unavailable(op string, cause class, err error) error {
 	}
 	switch cause {
 	case broken:
-		e.Hint = "restart the process; check the disk"
+		if !errors.Is(err, errFile) { // which says it
+			e.Hint = "restart the process; check the disk"
+		}
 	case diskFull:
 		e.Hint = "free disk space"
 	case busyElsewhere:

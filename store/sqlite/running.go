@@ -58,6 +58,9 @@ func (s *Store) own(ctx context.Context) error {
 			fmt.Errorf("another process works the events of this database (it holds a lock on %s): only one can", path))
 	}
 	if lock != nil {
+		if err := s.files.watchFile(lock); err != nil {
+			return unavailable("own events", rejected, errors.Join(err, lock.Close()))
+		}
 		if err := s.takeOver(ctx, lock); err != nil {
 			return errors.Join(err, lock.Close())
 		}

@@ -106,6 +106,7 @@ type Store struct {
 
 	fresh   fresh
 	running running
+	files   files
 
 	claimsMu sync.Mutex // guards claims
 	claims   *claims
@@ -162,6 +163,12 @@ func (s *Store) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.disk = disk{path: s.path, min: s.opt.MinFree}
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		s.files.watch(s.path+suffix, nil)
+	}
+	if err := s.files.check(s.opt.Clock()); err != nil {
+		return err
+	}
 	if s.opt.Capacity > 0 {
 		err := conn.QueryRowContext(ctx, "SELECT count(*) FROM ichido_events").Scan(&s.rows)
 		if err != nil {
@@ -196,7 +203,9 @@ func (s *Store) Close() error {
 
 // Err returns nil, or why the store is broken for good: after a failed flush
 // nobody knows what the disk holds, so it takes no write any more, and the
-// process is to end and start again from what the log on the disk says.
+// process is to end and start again from what the log on the disk says. The
+// same holds when somebody removed or replaced a file that it has open, which
+// is looked for before a transaction, no more than once a second.
 func (s *Store) Err() error {
 	if p := s.failure.Load(); p != nil {
 		return *p
@@ -208,7 +217,6 @@ func (s *Store) Err() error {
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
 func (s *Store) fail(err error) {
-	err = fmt.Errorf("the database failed and its state is unknown, restart the process: %w", err)
 	if s.failure.CompareAndSwap(nil, &err) {
 		close(s.failed)
 	}
