@@ -24,6 +24,9 @@ import (
 // its folder where only that is missing.
 func (a *app) openStore(ctx context.Context, c *config.Config, create bool) (*sqlite.Store, func() error, error) {
 	path := strings.TrimPrefix(c.Store, "sqlite:")
+	if err := onDisk(path); err != nil {
+		return nil, nil, storeError(path, err)
+	}
 	if create {
 		if err := makeStore(path); err != nil {
 			return nil, nil, storeError(path, err)
@@ -49,7 +52,16 @@ var (
 	errNotDatabase = errors.New("it is not an SQLite database")
 	errFolder      = errors.New("it is a folder")
 	errNoFolder    = errors.New("the folder that it would be made in is not there")
+	errNotOnDisk   = errors.New("an inbox must be on disk, in a file that its path names")
 )
+
+// onDisk refuses what SQLite does not take for the path of a file.
+func onDisk(path string) error {
+	if strings.HasPrefix(path, ":memory:") || strings.HasPrefix(path, "file:") {
+		return errNotOnDisk
+	}
+	return nil
+}
 
 // look refuses what cannot be a store, and what this user may not write to,
 // before a driver says so in its own words. An empty file becomes a store.
@@ -81,6 +93,8 @@ func storeError(path string, err error) error {
 	switch {
 	case errors.Is(err, errFolder):
 		hint = "name the file in it, for example sqlite:" + filepath.Join(path, "ichido.db")
+	case errors.Is(err, errNotOnDisk):
+		hint = "name a file by its path, for example sqlite:inbox.db; " + elsewhere
 	case errors.Is(err, errNotDatabase):
 		hint = elsewhere
 	case errors.Is(err, errNoFolder):
@@ -166,8 +180,16 @@ type place struct {
 
 // checkStore refuses a --store by the rule that holds in a configuration.
 func (p *place) checkStore() error {
-	if path, found := strings.CutPrefix(p.store, "sqlite:"); p.store != "" && (!found || path == "") {
-		return usage("write sqlite:PATH, for example --store sqlite:inbox.db", "--store: is not a store")
+	if p.store == "" {
+		return nil
+	}
+	const cure = "write sqlite:PATH, for example --store sqlite:inbox.db"
+	path, found := strings.CutPrefix(p.store, "sqlite:")
+	if !found || path == "" {
+		return usage(cure, "--store: is not a store")
+	}
+	if err := onDisk(path); err != nil {
+		return usage(cure, "--store: %w", err)
 	}
 	return nil
 }

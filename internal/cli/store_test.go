@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"ichido.dev/ichido/internal/config"
 )
 
 // coded is an error of a driver for SQLite.
@@ -62,6 +64,38 @@ func TestOnlyTheLastFolderOfAStoreIsMade(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "no")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder of a mistyped path was made: %v", err)
+	}
+}
+
+// TestInboxThatIsNotOnDiskIsRefused: before anything is made, whatever names
+// it. A file with a colon can still be meant.
+func TestInboxThatIsNotOnDiskIsRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	a := newApp(Env{Driver: "sqlite"})
+	for _, store := range []string{"sqlite::memory:", "sqlite::memory:?cache=shared", "sqlite:file::memory:", "sqlite:file:x.db?mode=memory"} {
+		flag := place{store: store}
+		var f *failure
+		if err := flag.checkStore(); !errors.As(err, &f) || f.code != exitUsage || !strings.Contains(f.Error(), errNotOnDisk.Error()) {
+			t.Errorf("--store %s: error %v", store, err)
+		}
+		_, _, err := a.openStore(t.Context(), &config.Config{Store: store}, true)
+		if !errors.Is(err, errNotOnDisk) || !errors.As(err, &f) || f.hint == "" {
+			t.Errorf("store: %s in a configuration: error %v", store, err)
+		}
+	}
+	left, err := os.ReadDir(".")
+	if err != nil || len(left) > 0 {
+		t.Errorf("what was refused left %v, error %v", left, err)
+	}
+	_, done, err := a.openStore(t.Context(), &config.Config{Store: "sqlite:./:memory:"}, true)
+	if err != nil {
+		t.Fatalf("a file with that name: %v", err)
+	}
+	if err := done(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat("./:memory:"); err != nil {
+		t.Errorf("a file with that name: %v", err)
 	}
 }
 
