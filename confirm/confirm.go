@@ -84,7 +84,8 @@ func (a *asker) get(ctx context.Context, url string, attempt int) (*outbound.Ans
 		return nil, fmt.Errorf("%s answered %d: redirects are not followed", target, status)
 	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, status >= 500:
 		wait := max(outbound.RetryAfter(answer.Header, time.Now()), retryInfo(answer.Body))
-		return nil, outbound.After(fmt.Errorf("%s answered %d", target, status), wait, attempt)
+		// A confirmation does not know the table of its source.
+		return nil, outbound.After(fmt.Errorf("%s answered %d", target, status), wait, ichido.DefaultBackoff(), attempt)
 	case answer.Dropped != 0:
 		return nil, fmt.Errorf("%s answered more than %d bytes: raise the limit", target, a.maxBytes)
 	}

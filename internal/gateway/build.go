@@ -274,9 +274,7 @@ func (b *builder) handle(src *ichido.Source) {
 	src.HandlerTimeout = time.Duration(d.Timeout)
 	src.Attempts = d.Attempts
 	src.Concurrency = d.Concurrency
-	for _, wait := range d.Backoff {
-		src.Backoff = append(src.Backoff, time.Duration(wait))
-	}
+	src.Backoff = waits(d.Backoff)
 }
 
 // isEnvironmentReceiver reports whether the source only trusts what an API

@@ -25,7 +25,7 @@ func forward(source string, d *config.Deliver, headers []string, signer *outboun
 		return nil, err
 	}
 	destination, err := outbound.NewDestination(outbound.DestinationOptions{
-		URL: d.To, Headers: slices.Concat(headers, d.Headers), Signer: signer, Client: client,
+		URL: d.To, Headers: slices.Concat(headers, d.Headers), Signer: signer, Client: client, Backoff: waits(d.Backoff),
 	})
 	if err != nil {
 		return nil, err
@@ -38,6 +38,15 @@ func forward(source string, d *config.Deliver, headers []string, signer *outboun
 		}
 		return err
 	}, nil
+}
+
+// waits returns a table of waits as the worker takes it.
+func waits(table []config.Duration) []time.Duration {
+	list := make([]time.Duration, len(table))
+	for i, wait := range table {
+		list[i] = time.Duration(wait)
+	}
+	return list
 }
 
 // recovery notices that a destination works again after it failed.

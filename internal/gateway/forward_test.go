@@ -89,3 +89,29 @@ func TestEndDuringASlowForwardSpendsNoAttempt(t *testing.T) {
 		t.Errorf("the event is %s (%s) after %d attempts and %d deaths, want it pending after none", rec.State, rec.Cause, rec.Attempts, rec.Deaths)
 	}
 }
+
+// TestRetryAfterMakesAttemptsNoCloserThanTheSourcesTable, whose first bound is
+// here so long that no other table has such a wait.
+func TestRetryAfterMakesAttemptsNoCloserThanTheSourcesTable(t *testing.T) {
+	arrived := make(chan struct{})
+	destination := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		io.Copy(io.Discard, req.Body)
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		close(arrived)
+	}))
+	defer destination.Close()
+	r := open(t, yaml("  - {name: github, provider: github, secrets: ["+githubSecret+"], deliver: {to: '"+destination.URL+"', backoff: [3650d]}}\n"))
+	stop := r.run()
+	body := `{"zen":"z","hook_id":1,"hook":{}}`
+	_, text, _ := r.do("POST", "/hooks/github", signGitHub(t, body), body)
+	<-arrived
+	stop()
+	rec, err := r.store.Get(t.Context(), idOf(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wait := rec.Due.Sub(rec.ReceivedAt); rec.State != ichido.Pending || rec.Attempts != 1 || wait < 25*time.Hour {
+		t.Errorf("the event is %s (%s) after %d attempts, and waits %s", rec.State, rec.Cause, rec.Attempts, wait)
+	}
+}

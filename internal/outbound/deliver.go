@@ -37,6 +37,10 @@ type DestinationOptions struct {
 	// Client sends the requests; see [NewClient].
 	Client *http.Client
 
+	// Backoff is the table of waits between attempts of the source: the
+	// default one when it is empty. A Retry-After makes them no shorter.
+	Backoff []time.Duration
+
 	// UserAgent is "ichido" by default.
 	UserAgent string
 }
@@ -48,6 +52,7 @@ type Destination struct {
 	headers   []string
 	signer    *Signer
 	client    *http.Client
+	backoff   []time.Duration
 	userAgent string
 }
 
@@ -58,7 +63,11 @@ func NewDestination(o DestinationOptions) (*Destination, error) {
 		headers:   []string{"Content-Type", "Content-Encoding"},
 		signer:    o.Signer,
 		client:    o.Client,
+		backoff:   o.Backoff,
 		userAgent: orDefault(o.UserAgent, "ichido"),
+	}
+	if len(d.backoff) == 0 {
+		d.backoff = ichido.DefaultBackoff()
 	}
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Fragment != "" {
@@ -150,7 +159,7 @@ func (d *Destination) Deliver(ctx context.Context, m Message) (Result, error) {
 	if means == stop {
 		return result, ichido.Permanent(err)
 	}
-	return result, After(err, RetryAfter(answer.Header, time.Now()), m.Attempt)
+	return result, After(err, RetryAfter(answer.Header, time.Now()), d.backoff, m.Attempt)
 }
 
 // request builds the POST of a message.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"sort"
 	"strconv"
 	"strings"
@@ -222,59 +223,91 @@ func FuzzRetryAfterStaysInItsBounds(f *testing.F) {
 	})
 }
 
-func TestAShortRetryAfterDoesNotUseUpTheAttempts(t *testing.T) {
+func TestARetryAfterIsTheLeastWait(t *testing.T) {
 	cause := errors.New("answered 503")
-	if err := After(cause, 0, 1); err != cause {
+	if err := After(cause, 0, ichido.DefaultBackoff(), 1); err != cause {
 		t.Errorf("no wait: %v", err)
 	}
-	long, most := 0, time.Duration(0)
+	quick := []time.Duration{100 * time.Millisecond, 200 * time.Millisecond}
+	for _, wait := range []time.Duration{time.Nanosecond, 2 * time.Second, time.Minute, 24 * time.Hour} {
+		waits := map[time.Duration]bool{}
+		for attempt := range 200 {
+			got := waitOf(t, After(cause, wait, quick, attempt))
+			if most := max(wait+wait/10, 200*time.Millisecond); got < wait || got > min(most, 24*time.Hour) {
+				t.Fatalf("attempt %d: %s became %s", attempt, wait, got)
+			}
+			waits[got] = true
+		}
+		if len(waits) < 150 && wait < 24*time.Hour {
+			t.Errorf("200 events that wait %s come back at %d times", wait, len(waits))
+		}
+	}
+	if got := waitOf(t, After(cause, time.Minute, []time.Duration{0}, 1)); got < time.Minute || got > 66*time.Second {
+		t.Errorf("without a table one minute became %s", got)
+	}
+}
+
+// TestAShortRetryAfterDoesNotUseUpTheAttempts: "Retry-After: 1" at the ninth
+// attempt, where the table draws up to 8 h.
+func TestAShortRetryAfterDoesNotUseUpTheAttempts(t *testing.T) {
+	long := 0
 	for range 200 {
-		// "Retry-After: 1" at the ninth attempt: the table draws up to 8 h.
-		wait := waitOf(t, After(cause, time.Second, 9))
-		if wait < time.Second || wait > 10*time.Hour {
+		wait := waitOf(t, After(errors.New("answered 503"), time.Second, ichido.DefaultBackoff(), 9))
+		if wait < time.Second || wait > 8*time.Hour {
 			t.Fatalf("wait %v", wait)
 		}
 		if wait > time.Minute {
 			long++
 		}
-		most = max(most, waitOf(t, After(cause, 24*time.Hour, 1)))
 	}
-	if long < 150 || most != 24*time.Hour {
-		t.Errorf("%d of 200 waits over a minute, longest %v", long, most)
-	}
-	waits := map[time.Duration]bool{}
-	for range 200 {
-		wait := waitOf(t, After(cause, time.Minute, 1))
-		if wait < time.Minute || wait > 73*time.Second {
-			t.Fatalf("one minute became %v", wait)
-		}
-		waits[wait] = true
-	}
-	if len(waits) < 150 {
-		t.Errorf("200 events come back at %d times", len(waits))
+	if long < 150 {
+		t.Errorf("%d of 200 waits over a minute", long)
 	}
 }
 
-// waitOf reads the wait from the text of a RetryAfter error.
+// waitOf returns the wait of a RetryAfter error, which only the worker can see.
 func waitOf(t *testing.T, err error) time.Duration {
 	t.Helper()
-	_, text, _ := strings.Cut(err.Error(), "(retry after ")
-	wait, parseErr := time.ParseDuration(strings.TrimSuffix(text, ")"))
-	if parseErr != nil {
-		t.Fatalf("no wait in %q", err)
+	after := reflect.ValueOf(err).Elem().FieldByName("after")
+	if !after.IsValid() {
+		t.Fatalf("no wait in %T: %v", err, err)
 	}
-	return wait
+	return time.Duration(after.Int())
 }
 
+// TestADestinationIsAskedToWaitByItsAnswer, and by the table of its source.
 func TestADestinationIsAskedToWaitByItsAnswer(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Retry-After", "3600")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Retry-After", strings.TrimPrefix(req.URL.Path, "/"))
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	_, err := mustDestination(t, DestinationOptions{URL: server.URL, Client: toLoopback(t)}).Deliver(t.Context(), message())
-	if wait := waitOf(t, err); wait < time.Hour || wait > 72*time.Minute {
-		t.Errorf("wait %v", wait)
+	for _, test := range []struct {
+		path         string
+		backoff      []time.Duration
+		attempt      int
+		atMost, some time.Duration // some: one in fifty is longer
+	}{
+		{"3600", nil, 1, 66 * time.Minute, time.Hour},
+		{"2", []time.Duration{100 * time.Millisecond, 200 * time.Millisecond}, 9, 2200 * time.Millisecond, 2 * time.Second},
+		{"2", []time.Duration{time.Second, time.Hour}, 2, time.Hour, time.Minute},
+		{"2", nil, 9, 8 * time.Hour, time.Hour},
+	} {
+		d := mustDestination(t, DestinationOptions{URL: server.URL + "/" + test.path, Client: toLoopback(t), Backoff: test.backoff})
+		m := message()
+		m.Attempt = test.attempt
+		least, _ := strconv.Atoi(test.path)
+		longest := time.Duration(0)
+		for range 50 {
+			_, err := d.Deliver(t.Context(), m)
+			wait := waitOf(t, err)
+			if longest = max(longest, wait); wait < time.Duration(least)*time.Second || wait > test.atMost {
+				t.Errorf("%s, %v, attempt %d: wait %v", test.path, test.backoff, test.attempt, wait)
+			}
+		}
+		if longest <= test.some {
+			t.Errorf("%s, %v, attempt %d: the longest wait is %v", test.path, test.backoff, test.attempt, longest)
+		}
 	}
 }
 

@@ -67,17 +67,18 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// After wraps err so that the next attempt is made wait from now, or later.
-// A short wait must not use up all attempts in a minute, so it is never
-// shorter than a draw from the default backoff table; and up to a fifth is
-// added, so that events that were put off together do not come back together.
-// A wait of 0 leaves err as it is.
-func After(err error, wait time.Duration, attempt int) error {
+// After wraps err so that the next attempt is made wait from now, or later: a
+// tenth is added at most, so that events that were put off together do not come
+// back together. It is not made earlier than the backoff table of the source
+// would have it, for a short wait that is asked for again and again must not
+// use up all attempts in a minute. A wait of 0 leaves err as it is.
+func After(err error, wait time.Duration, table []time.Duration, attempt int) error {
 	if wait <= 0 {
 		return err
 	}
-	table := ichido.DefaultBackoff()
-	bound := table[min(max(attempt, 1), len(table))-1]
-	wait = max(wait, rand.N(bound))
-	return ichido.RetryAfter(err, min(wait+rand.N(wait/5+1), maxDelay))
+	wait = min(wait+rand.N(wait/10+1), maxDelay)
+	if bound := table[min(max(attempt, 1), len(table))-1]; bound > 0 {
+		wait = max(wait, rand.N(bound))
+	}
+	return ichido.RetryAfter(err, wait)
 }
