@@ -101,7 +101,7 @@ func TestRetryAfterMakesAttemptsNoCloserThanTheSourcesTable(t *testing.T) {
 		close(arrived)
 	}))
 	defer destination.Close()
-	r := open(t, yaml("  - {name: github, provider: github, secrets: ["+githubSecret+"], deliver: {to: '"+destination.URL+"', backoff: [3650d]}}\n"))
+	r := open(t, yaml("  - {name: github, provider: github, secrets: ["+githubSecret+"], deliver: {to: '"+destination.URL+"', backoff: [36500d]}}\n"))
 	stop := r.run()
 	body := `{"zen":"z","hook_id":1,"hook":{}}`
 	_, text, _ := r.do("POST", "/hooks/github", signGitHub(t, body), body)
