@@ -2,7 +2,6 @@ package ichido
 
 import (
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -102,7 +101,7 @@ type retryAfter struct {
 	after time.Duration
 }
 
-func (r *retryAfter) Error() string { return fmt.Sprintf("%v (retry after %s)", r.err, r.after) }
+func (r *retryAfter) Error() string { return r.err.Error() }
 func (r *retryAfter) Unwrap() error { return r.err }
 
 // Permanent wraps a handler's error to say that no further attempt can

@@ -71,6 +71,7 @@ func TestEveryProblemIsReportedWithItsPlaceAndCure(t *testing.T) {
 		{"empty", "# nothing\n", []string{"the file is empty"}},
 		{"alias", "sources: &x []\nlisten: *x\n", []string{"anchors and aliases are not accepted"}},
 		{"null", "store:\n", []string{"store: has no value"}},
+		{"in memory", "store: 'sqlite::memory:'\n", []string{"store: is not on disk"}},
 		{"no sources", "listen: 127.0.0.1:1\n", []string{"sources: there are no sources"}},
 		{"same name and path", "sources:\n  - {name: a, provider: github}\n  - {name: a, provider: github}\n", []string{
 			"sources[1].name: is the same as that of sources[0]",

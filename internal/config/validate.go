@@ -30,8 +30,11 @@ func (f *File) validate(complete bool) {
 			f.Add(fmt.Sprintf("admin.tokens[%d]", i), "is not the hash of a token", `run "ichido token" and paste its sha256: line`)
 		}
 	}
-	if path, found := strings.CutPrefix(f.Store, "sqlite:"); !found || path == "" {
+	switch path, found := strings.CutPrefix(f.Store, "sqlite:"); {
+	case !found || path == "":
 		f.Add("store", "is not a store", "write sqlite:PATH")
+	case strings.HasPrefix(path, ":memory:") || strings.HasPrefix(path, "file:"):
+		f.Add("store", "is not on disk", "write sqlite:PATH, for example sqlite:inbox.db")
 	}
 	if complete && len(f.Sources) == 0 {
 		f.Add("sources", "there are no sources", "add at least one")

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"path"
 	"strings"
@@ -184,7 +185,7 @@ func badRequest(w http.ResponseWriter, err error) {
 func problem(w http.ResponseWriter, status int, code, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]any{
+	write(w, map[string]any{
 		"type": "about:blank", "title": http.StatusText(status), "status": status, "code": code, "detail": detail,
 	})
 }
@@ -192,5 +193,15 @@ func problem(w http.ResponseWriter, status int, code, detail string) {
 func reply(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	json.NewEncoder(w).Encode(v)
+	write(w, v)
+}
+
+// write writes v as JSON in which everything prints: it may hold what a sender
+// chose, and end in somebody's terminal.
+func write(w http.ResponseWriter, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return // nothing that is given here fails
+	}
+	io.WriteString(w, view.JSON(string(text))+"\n")
 }

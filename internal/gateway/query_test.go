@@ -175,3 +175,12 @@ func TestKnownParametersAreUnderstood(t *testing.T) {
 		t.Errorf("the id of no event answered %d %s", w.Code, w.Body)
 	}
 }
+
+// What a sender chose may end in the terminal of whoever asks.
+func TestAnswersOfTheAdminAPIPrint(t *testing.T) {
+	w := httptest.NewRecorder()
+	reply(w, map[string]string{"key": "a\u009b2Jb\x7f\u202e"})
+	if got, want := w.Body.String(), `{"key":"a\u009b2Jb\u007f\u202e"}`+"\n"; got != want {
+		t.Errorf("answered %q, want %q", got, want)
+	}
+}
