@@ -46,9 +46,12 @@ func (w *Worker) attempt(ctx context.Context, j *job) (Settlement, bool) {
 	if rec.Attempts > in.src.Attempts {
 		return s.dead(causeExhausted), true
 	}
-	// What ends the process from here on is counted as this event's doing.
-	w.Queue.Mark(rec, true)
-	defer w.Queue.Mark(rec, false)
+	// What ends the process from here on is counted as this event's doing. One
+	// that waits for a transaction first is marked by its Applier.
+	if in.src.Apply == nil || in.src.Confirm != nil {
+		w.Queue.Mark(rec, true)
+		defer w.Queue.Mark(rec, false)
+	}
 	e := &Event{rec: *rec}
 	content, err := rec.readable(in.src.Encoding, in.src.BodyLimit)
 	if err == nil {
@@ -64,7 +67,9 @@ func (w *Worker) attempt(ctx context.Context, j *job) (Settlement, bool) {
 	}
 	if in.src.Apply != nil {
 		rec.Confirmed = e.confirmed
-		w.Queue.Mark(rec, false) // while it waits for its transaction
+		if in.src.Confirm != nil {
+			w.Queue.Mark(rec, false)
+		}
 		err = in.apply(ctx, rec, e)
 		switch {
 		case err == nil:

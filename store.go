@@ -123,8 +123,8 @@ type Queue interface {
 	Claim(ctx context.Context, want Want) ([]Record, error)
 
 	// Mark notes that a handler of a claimed record starts to run, or has
-	// ended: a claim that lapses in between is counted in Deaths, and its
-	// attempt stays counted. The note SHOULD survive the end of the process and
+	// ended. A claim that lapses in between is counted in Deaths; one that
+	// lapses without any such note gives its attempt back. The note SHOULD survive the end of the process and
 	// cost next to nothing; it need not survive the end of the machine.
 	Mark(r *Record, running bool)
 

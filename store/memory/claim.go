@@ -21,6 +21,15 @@ type claim struct {
 	token uint64
 }
 
+// phase is how far a claim has come.
+type phase uint8
+
+const (
+	unstarted phase = iota
+	running
+	ended // the handler, not the claim: how it ended is not settled yet
+)
+
 // Claim implements [ichido.Queue].
 func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, error) {
 	if err := ctx.Err(); err != nil {
@@ -42,18 +51,24 @@ func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, e
 	return out, nil
 }
 
-// reap makes events due again whose lease has ended. Where no handler ran, no
-// attempt was made. Their token stays: who holds it may still settle or extend,
-// as long as nobody claimed since.
+// reap makes events due again whose lease has ended. Where no handler started,
+// no attempt was made. Their token stays: who holds it may still settle or
+// extend, as long as nobody claimed since.
 func (s *Store) reap(now time.Time) {
 	for _, row := range s.bySeq {
-		if row.State == ichido.Claimed && !row.Due.After(now) {
-			row.State = ichido.Pending
-			if row.Started {
-				row.Deaths++
-			} else {
-				row.Attempts--
-			}
+		if row.State != ichido.Claimed || row.Due.After(now) {
+			continue
+		}
+		row.State = ichido.Pending
+		c := claim{row.Hash, row.Token}
+		s.lapsed[row.Hash] = s.marks[c]
+		switch s.marks[c] {
+		case unstarted:
+			row.Attempts--
+		case running:
+			row.Deaths++
+		case ended:
+			delete(s.marks, c)
 		}
 	}
 }
@@ -111,31 +126,33 @@ func (s *Store) held(r *ichido.Record) *ichido.Record {
 	}
 	if row.State == ichido.Pending { // reaped, and the process did not die
 		row.State = ichido.Claimed
-		if row.Started {
-			row.Deaths--
-		} else {
+		switch s.lapsed[r.Hash] {
+		case unstarted:
 			row.Attempts++
+		case running:
+			row.Deaths--
 		}
-		row.Started = s.running[claim{r.Hash, r.Token}]
+		row.Started = s.marks[claim{r.Hash, r.Token}] == running
 	}
 	return row
 }
 
 // Mark implements [ichido.Queue].
-func (s *Store) Mark(r *ichido.Record, running bool) {
+func (s *Store) Mark(r *ichido.Record, isRunning bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.Token == 0 {
+	c := claim{r.Hash, r.Token}
+	switch {
+	case r.Token == 0:
 		return
-	}
-	if running {
-		s.running[claim{r.Hash, r.Token}] = true
-	} else {
-		delete(s.running, claim{r.Hash, r.Token})
+	case isRunning:
+		s.marks[c] = running
+	case s.marks[c] == running:
+		s.marks[c] = ended
 	}
 	row := s.byHash[r.Hash]
 	if row != nil && row.State == ichido.Claimed && row.Token == r.Token {
-		row.Started = running
+		row.Started = isRunning
 	}
 }
 
@@ -179,6 +196,7 @@ func (s *Store) settle(t *ichido.Settlement) error {
 		return fmt.Errorf("settle event: %q is not a state to settle to", t.State)
 	}
 	row := s.held(t.Record)
+	delete(s.marks, claim{t.Record.Hash, t.Record.Token})
 	if row == nil {
 		return ichido.ErrLeaseLost
 	}

@@ -51,7 +51,8 @@ type Store struct {
 	byHash  map[[16]byte]*ichido.Record
 	bySeq   []*ichido.Record // ascending
 	removed int
-	running map[claim]bool // by what handlers run
+	marks   map[claim]phase    // of claims that are not settled; none for one that has not started
+	lapsed  map[[16]byte]phase // what an event's claim was in when its lease ended, where that was noted last
 }
 
 var (
@@ -80,8 +81,9 @@ func New(o Options) *Store {
 
 		applying: make(chan struct{}, 1),
 
-		byHash:  map[[16]byte]*ichido.Record{},
-		running: map[claim]bool{},
+		byHash: map[[16]byte]*ichido.Record{},
+		marks:  map[claim]phase{},
+		lapsed: map[[16]byte]phase{},
 	}
 }
 

@@ -28,7 +28,7 @@ func (s *Store) Get(ctx context.Context, id string) (ichido.Record, error) {
 		return ichido.Record{}, readError("get event", err)
 	}
 	r := x.record()
-	r.Started = r.Started || s.running.has(r.Seq, r.Token)
+	r.Started = r.Started || s.running.phase(claim{r.Seq, r.Token}) == phaseRunning
 	if !r.Purged {
 		r.Body = notNil(r.Body)
 	}
@@ -54,7 +54,7 @@ func (s *Store) List(ctx context.Context, f ichido.Filter) ([]ichido.Record, err
 			return nil, readError("list events", err)
 		}
 		r := x.record()
-		r.Started = r.Started || s.running.has(r.Seq, r.Token)
+		r.Started = r.Started || s.running.phase(claim{r.Seq, r.Token}) == phaseRunning
 		out = append(out, r)
 	}
 	if err := rows.Err(); err != nil {

@@ -43,7 +43,7 @@ func flagsOf(r *ichido.Record) int64 {
 const (
 	workColumns  = `seq, source, due, attempts, deaths, size, copies, replays, cause`
 	fixedColumns = `seq, source, hash, flags, fingerprint, type, scheme, received_at, signed_at, key`
-	restColumns  = `state, token, started, settled_at, outcome, purged`
+	restColumns  = `state, token, started = 1, settled_at, outcome, purged`
 	eventColumns = workColumns + `, ` + fixedColumns + `, ` + restColumns
 )
 

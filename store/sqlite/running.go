@@ -23,11 +23,35 @@ type running struct {
 	owned  bool
 	lock   *os.File // nil where the system has no such lock
 
-	mu    sync.Mutex    // guards everything below
-	file  []byte        // runningSlots marks; nil where there is no lock
-	free  []int         // slots without a mark
-	marks map[claim]int // claims that are worked, and their slots; -1 for none
+	mu    sync.Mutex      // guards everything below
+	file  []byte          // runningSlots marks; nil where there is no lock
+	free  []int           // slots without a mark
+	marks map[claim]*mark // of claims that are not settled; none for one that has not started
 }
+
+// mark is what is noted of a claim whose handler has started.
+type mark struct {
+	slot  int // in the file; -1 for none
+	ended bool
+}
+
+// phase is the mark as it is stored of a lapsed claim.
+func (m *mark) phase() int {
+	switch {
+	case m == nil:
+		return 0
+	case m.ended:
+		return phaseEnded
+	}
+	return phaseRunning
+}
+
+const (
+	phaseRunning = 1 // whatever ended the process may have been this event
+	phaseEnded   = 2 // the attempt was made; how it ended was not settled
+
+	endedBit = 1 << 63 // of a seq in the file
+)
 
 // claim names one claim of one event.
 type claim struct {
@@ -122,22 +146,22 @@ func (r *running) close() error {
 }
 
 // left returns the claims that are marked in a file.
-func left(file []byte) map[int64]uint64 {
-	marks := map[int64]uint64{}
+func left(file []byte) map[claim]int {
+	marks := map[claim]int{}
 	for ; len(file) >= markSize; file = file[markSize:] {
 		seq, token := binary.LittleEndian.Uint64(file), binary.LittleEndian.Uint64(file[8:])
-		if seq != 0 && token != 0 {
-			marks[int64(seq)] = token
+		if m := (mark{ended: seq&endedBit != 0}); seq != 0 && token != 0 {
+			marks[claim{int64(seq &^ endedBit), token}] = m.phase()
 		}
 	}
 	return marks
 }
 
 // takeOver makes the claims of the process before this one due, and notes
-// which of them it was working on.
-func (t *txn) takeOver(marks map[int64]uint64) error {
-	for seq, token := range marks {
-		if _, err := t.w.lapsedRunning.Exec(seq, int64(token)); err != nil {
+// which of them it was working on, or had worked on.
+func (t *txn) takeOver(marks map[claim]int) error {
+	for c, phase := range marks {
+		if _, err := t.w.lapsedRunning.Exec(phase, c.seq, int64(c.token)); err != nil {
 			return fmt.Errorf("count what ended with its process: %w", err)
 		}
 	}
@@ -149,7 +173,8 @@ func (t *txn) takeOver(marks map[int64]uint64) error {
 }
 
 // reap makes events due whose lease has ended. Where a handler of this process
-// is still working on one, that is counted; where none is, the attempt is not.
+// is still working on one, that is a death; where none has started, it was no
+// attempt.
 func (t *txn) reap() error {
 	lapsed, err := t.lapsed()
 	if err != nil {
@@ -159,11 +184,16 @@ func (t *txn) reap() error {
 		return nil
 	}
 	for seq, token := range lapsed {
-		if !t.s.running.has(seq, token) {
+		c := claim{seq, token}
+		phase := t.s.running.phase(c)
+		if phase == 0 {
 			continue
 		}
-		if _, err := t.w.lapsedRunning.Exec(seq, int64(token)); err != nil {
-			return fmt.Errorf("note a running handler: %w", err)
+		if _, err := t.w.lapsedRunning.Exec(phase, seq, int64(token)); err != nil {
+			return fmt.Errorf("note a handler that started: %w", err)
+		}
+		if phase == phaseEnded {
+			t.after = append(t.after, func() { t.s.running.forget(c) })
 		}
 	}
 	if _, err := t.w.reap.Exec(t.now); err != nil {
@@ -208,49 +238,61 @@ func (s *Store) Mark(r *ichido.Record, running bool) {
 func (r *running) start(c claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, marked := r.marks[c]; marked {
+	if m := r.marks[c]; m != nil {
+		m.ended = false
+		r.write(m.slot, c, 0)
 		return
 	}
-	slot := -1
+	m := &mark{slot: -1}
 	if last := len(r.free) - 1; last >= 0 {
-		slot, r.free = r.free[last], r.free[:last]
+		m.slot, r.free = r.free[last], r.free[:last]
 	}
 	if r.marks == nil {
-		r.marks = map[claim]int{}
+		r.marks = map[claim]*mark{}
 	}
-	r.marks[c] = slot
-	r.write(slot, c)
+	r.marks[c] = m
+	r.write(m.slot, c, 0)
 }
 
-// end notes that it does not any more.
+// end notes that it does not any more. The mark stays until the claim is
+// settled: an attempt was made.
 func (r *running) end(c claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	slot, marked := r.marks[c]
-	if !marked {
+	if m := r.marks[c]; m != nil {
+		m.ended = true
+		r.write(m.slot, c, endedBit)
+	}
+}
+
+// forget removes the mark of a claim that is settled or lost.
+func (r *running) forget(c claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.marks[c]
+	if m == nil {
 		return
 	}
 	delete(r.marks, c)
-	r.write(slot, claim{})
-	if slot >= 0 {
-		r.free = append(r.free, slot)
+	r.write(m.slot, claim{}, 0)
+	if m.slot >= 0 {
+		r.free = append(r.free, m.slot)
 	}
 }
 
 // write writes a slot of the file. mu is held.
-func (r *running) write(slot int, c claim) {
+func (r *running) write(slot int, c claim, bits uint64) {
 	if slot < 0 || r.file == nil {
 		return
 	}
 	at := r.file[slot*markSize:]
 	binary.LittleEndian.PutUint64(at[8:], c.token)
-	binary.LittleEndian.PutUint64(at, uint64(c.seq))
+	binary.LittleEndian.PutUint64(at, uint64(c.seq)|bits)
 }
 
-// has reports whether a handler of this process works under a claim.
-func (r *running) has(seq int64, token uint64) bool {
+// phase returns how far the handler of a claim has come; 0 where none started.
+func (r *running) phase(c claim) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, marked := r.marks[claim{seq, token}]
-	return marked
+	return r.marks[c].phase()
 }

@@ -38,8 +38,10 @@ func TestOnlyTheTransactionThatRunsIsMarked(t *testing.T) {
 	marks := func() (seqs []int64) {
 		s.running.mu.Lock()
 		defer s.running.mu.Unlock()
-		for c := range s.running.marks {
-			seqs = append(seqs, c.seq)
+		for c, m := range s.running.marks {
+			if !m.ended {
+				seqs = append(seqs, c.seq)
+			}
 		}
 		return seqs
 	}

@@ -26,6 +26,9 @@ func (s *Store) Settle(ctx context.Context, settlements []ichido.Settlement) ([]
 	if err := s.do(ctx, o, false); err != nil {
 		return nil, err
 	}
+	for i := range settlements {
+		s.running.forget(claim{settlements[i].Record.Seq, settlements[i].Record.Token})
+	}
 	return b.errs, nil
 }
 

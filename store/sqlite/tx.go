@@ -53,7 +53,7 @@ func (a *applier) Accept(ctx context.Context, r *ichido.Record, e *ichido.Event,
 
 // Complete implements [ichido.Applier].
 func (a *applier) Complete(ctx context.Context, r *ichido.Record, e *ichido.Event, limit time.Duration) error {
-	return a.exclusive(ctx, limit, "complete event", int64(len(r.Confirmed)), func(ctx context.Context, t *txn, tx *sql.Tx) error {
+	err := a.exclusive(ctx, limit, "complete event", int64(len(r.Confirmed)), func(ctx context.Context, t *txn, tx *sql.Tx) error {
 		lost, err := t.settle(&ichido.Settlement{Record: r, State: ichido.Done, Outcome: ichido.Applied, Confirmed: r.Confirmed})
 		if err != nil {
 			return unavailable("complete event", classify(err), err)
@@ -65,6 +65,10 @@ func (a *applier) Complete(ctx context.Context, r *ichido.Record, e *ichido.Even
 		defer a.s.Mark(r, false)
 		return a.handle(ctx, tx, e)
 	})
+	if err == nil {
+		a.s.running.forget(claim{r.Seq, r.Token})
+	}
+	return err
 }
 
 // lockForWriting changes nothing, but SQLite takes the write lock for it. As

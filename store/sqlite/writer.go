@@ -51,8 +51,8 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 		{&w.copied, `UPDATE ichido_events SET copies = copies + 1 WHERE seq = ?`},
 
 		{&w.lapsed, `SELECT seq, token FROM ichido_events INDEXED BY ichido_leases WHERE state = 1 AND due <= ?`},
-		{&w.lapsedRunning, `UPDATE ichido_events SET started = 1 WHERE seq = ? AND token = ? AND state = 1`},
-		{&w.reap, `UPDATE ichido_events SET state = 0, deaths = deaths + started, attempts = attempts - (started = 0)
+		{&w.lapsedRunning, `UPDATE ichido_events SET started = ? WHERE seq = ? AND token = ? AND state = 1`},
+		{&w.reap, `UPDATE ichido_events SET state = 0, deaths = deaths + (started = 1), attempts = attempts - (started = 0)
 			WHERE state = 1 AND due <= ?`},
 		{&w.sources, sourcesDue},
 		{&w.due, eventsDue},
@@ -61,8 +61,8 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 			WHERE seq IN (SELECT value FROM json_each(?))`},
 
 		// A lease that was reaped and not claimed again was no death, and an attempt.
-		{&w.extend, `UPDATE ichido_events SET state = 1, due = ?, started = started AND state = 1,
-			deaths = deaths - (state = 0 AND started), attempts = attempts + (state = 0 AND NOT started) WHERE seq = ? AND token = ?`},
+		{&w.extend, `UPDATE ichido_events SET state = 1, due = ?, started = CASE state WHEN 1 THEN started ELSE 0 END,
+			deaths = deaths - (state = 0 AND started = 1), attempts = attempts + (state = 0 AND started = 0) WHERE seq = ? AND token = ?`},
 		{&w.settleAll, `UPDATE OR ROLLBACK ichido_events SET ` + settled + ` WHERE seq IN (SELECT value FROM json_each(?)) AND token = ?`},
 		{&w.settle, `UPDATE ichido_events SET ` + settled + ` WHERE seq = ? AND token = ?`},
 		{&w.confirm, `UPDATE ichido_bodies SET confirmed = ? WHERE seq = ?`},
@@ -78,7 +78,7 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 
 // settled is what becomes of an event when its claim ends.
 const settled = `state = ?, outcome = ?, cause = ?, settled_at = ?, due = ?, token = 0, started = 0,
-	attempts = attempts - ? + (state = 0 AND NOT started), deaths = ? * (deaths - (state = 0 AND started))`
+	attempts = attempts - ? + (state = 0 AND started = 0), deaths = ? * (deaths - (state = 0 AND started = 1))`
 
 // nextSeq is the parameter for a seq, or, for NULL, the next one: what was
 // purged is not given out again.

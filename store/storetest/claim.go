@@ -179,7 +179,7 @@ func claimUnstarted(t testing.TB, open Open) {
 	e.same("and after an extension", []int{2, 0}, []int{e.get(a).Attempts, e.get(a).Deaths})
 	e.Queue.Mark(r, false)
 	lapse()
-	e.same("and after a lapse when the handler had ended", []int{1, 0}, []int{e.get(a).Attempts, e.get(a).Deaths})
+	e.same("and after a lapse when the handler had ended", []int{2, 0}, []int{e.get(a).Attempts, e.get(a).Deaths})
 }
 
 func claimDue(t testing.TB, open Open) {
@@ -228,7 +228,7 @@ func claimDeaths(t testing.TB, open Open) {
 	e.Queue.Mark(r, false)
 	e.clock.Advance(lease)
 	r = e.claim1()
-	e.same("deaths after a lapse when the handler had ended", 0, r.Deaths)
+	e.same("attempts and deaths after a lapse when the handler had ended", []int{3, 0}, []int{r.Attempts, r.Deaths})
 	e.Queue.Mark(r, true)
 	e.clock.Advance(lease)
 	old := r

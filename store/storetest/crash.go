@@ -130,6 +130,12 @@ func crashUnstarted(t testing.TB, open Open) {
 	e.clock.Advance(lease)
 	r = e.claim1()
 	e.same("attempts and deaths once a handler had started", []int{2, 1}, []int{r.Attempts, r.Deaths})
+	e.Queue.Mark(r, true)
+	e.Queue.Mark(r, false)
+	e.crash()
+	e.clock.Advance(lease)
+	r = e.claim1()
+	e.same("attempts and deaths once a handler had ended, and was not settled", []int{3, 1}, []int{r.Attempts, r.Deaths})
 }
 
 func crashTokens(t testing.TB, open Open) {

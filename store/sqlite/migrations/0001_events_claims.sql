@@ -8,7 +8,7 @@ CREATE TABLE ichido_events (
 	state       INTEGER NOT NULL DEFAULT 0,    -- 0 pending, 1 claimed, 2 done, 3 dead, 4 quarantined
 	due         INTEGER NOT NULL,              -- pending: next attempt; claimed: end of the lease; else 0
 	token       INTEGER NOT NULL DEFAULT 0,    -- fence of the last claim until it is settled, else 0
-	started     INTEGER NOT NULL DEFAULT 0,    -- 1: a handler started under that claim
+	started     INTEGER NOT NULL DEFAULT 0,    -- of a lapsed claim: 1 a handler was running, 2 it had ended
 	attempts    INTEGER NOT NULL DEFAULT 0,
 	deaths      INTEGER NOT NULL DEFAULT 0,    -- two make a suspect
 	size        INTEGER NOT NULL,              -- length of the body, bytes
