@@ -17,7 +17,6 @@ const (
 	causeExhausted   = "attempts used up"
 	causeUnconfirmed = "unconfirmed: not true by its deadline"
 	maxDeaths        = 3
-	suspectDeaths    = 2 // one may be a neighbour's doing; stores know this figure from [Queue.Claim]
 )
 
 // errGoexit is the error of a handler that ended its goroutine.

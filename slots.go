@@ -8,6 +8,7 @@ import (
 // lane is what a worker knows of one source.
 type lane struct {
 	running  int
+	suspects int    // held, at most one
 	pledged  int    // offered, and not decided yet
 	waiting  []*job // claimed, for the next slot
 	caughtUp bool   // the last claim left nothing that is due
@@ -24,7 +25,7 @@ type job struct {
 }
 
 // suspect reports whether the event may be what ended processes.
-func (j *job) suspect() bool { return j.rec.Deaths >= suspectDeaths }
+func (j *job) suspect() bool { return j.rec.Deaths > 0 }
 
 // lose ends the handler of a job whose lease is lost, or keeps it from being
 // started. Worker.mu is held.
@@ -48,10 +49,10 @@ func (w *Worker) lane(source string) *lane {
 // hold starts a claimed job, or has it wait for a slot. mu is held.
 func (w *Worker) hold(j *job) {
 	w.held[j] = struct{}{}
-	if j.suspect() {
-		w.suspects++
-	}
 	l := w.lane(j.rec.Source)
+	if j.suspect() {
+		l.suspects++
+	}
 	if l.running >= j.inbox.src.Concurrency {
 		l.waiting = append(l.waiting, j)
 		return
@@ -85,7 +86,7 @@ func (w *Worker) hand(j *job) {
 // drop lets go of a job that has ended, or was never claimed. mu is held.
 func (w *Worker) drop(j *job) {
 	if _, held := w.held[j]; held && j.suspect() {
-		w.suspects--
+		w.lane(j.rec.Source).suspects--
 	}
 	delete(w.held, j)
 	w.bytes -= j.rec.Size

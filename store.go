@@ -118,8 +118,8 @@ type Queue interface {
 	// claim that lapses while no handler runs gives its attempt back. A claim
 	// whose lease has ended is due again, at the latest; a store that can prove
 	// that the claimer is gone SHOULD not wait for that. Claim MAY return fewer
-	// than wanted, and at most one event that has two Deaths or more, only if
-	// want.Suspect is set.
+	// than wanted, and of each source at most one event that has Deaths, only if
+	// want.Suspects says so: one with the fewest, the oldest of those.
 	Claim(ctx context.Context, want Want) ([]Record, error)
 
 	// Mark notes that a handler of a claimed record starts to run, or has
@@ -148,10 +148,10 @@ type Queue interface {
 
 // Want says what a worker can start now.
 type Want struct {
-	Slots   map[string]int // how many events of each source
-	Bytes   int64          // sum of body sizes; one event is given even if it alone is larger; 0 means no limit
-	Lease   time.Duration  // how long the claim is exclusive
-	Suspect bool           // whether to include one event that has two Deaths or more
+	Slots    map[string]int  // how many events of each source
+	Bytes    int64           // sum of body sizes; one event is given even if it alone is larger; 0 means no limit
+	Lease    time.Duration   // how long the claim is exclusive
+	Suspects map[string]bool // sources of which one event that has Deaths may be among them
 }
 
 // Settlement is how a claim ends.

@@ -22,10 +22,10 @@ var errDraining = errors.New("worker is draining")
 // same process accepts while nothing older waits is stored as claimed, and
 // started as soon as it is committed and there is a slot.
 //
-// An event that was being worked on when its process died, twice in a row, is
-// a suspect; a worker runs at most one suspect at a time, so that an event that
-// ends processes does not make its neighbours look guilty. After three such
-// deaths it is a dead letter.
+// An event that was being worked on when its process died is a suspect until an
+// attempt has ended; a worker runs at most one suspect of a source at a time, so
+// that an event that ends processes does not make its neighbours look guilty.
+// After three such deaths in a row it is a dead letter.
 type Worker struct {
 	Queue Queue
 
@@ -43,7 +43,6 @@ type Worker struct {
 	started   bool              // guarded by mu: Run was called
 	accepting bool              // guarded by mu: between the start of Run and its drain
 	held      map[*job]struct{} // guarded by mu: claimed, running or waiting for a slot
-	suspects  int               // guarded by mu: of held
 	bytes     int64             // guarded by mu: bodies of held and pledged
 	lanes     map[string]*lane  // guarded by mu: by source
 	jobs      sync.WaitGroup    // held and pledged; nothing is added once accepting is false
@@ -174,7 +173,7 @@ func (w *Worker) want() (Want, map[string]*Inbox) {
 	all := w.Inboxes()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	want := Want{Slots: map[string]int{}, Bytes: max(w.Bytes-w.bytes, 0), Lease: w.Lease, Suspect: w.suspects == 0}
+	want := Want{Slots: map[string]int{}, Bytes: max(w.Bytes-w.bytes, 0), Lease: w.Lease, Suspects: map[string]bool{}}
 	inboxes := map[string]*Inbox{}
 	if want.Bytes == 0 {
 		return want, inboxes
@@ -191,6 +190,7 @@ func (w *Worker) want() (Want, map[string]*Inbox) {
 			continue
 		}
 		want.Slots[in.src.Name] = free
+		want.Suspects[in.src.Name] = l.suspects == 0
 		inboxes[in.src.Name] = in
 	}
 	return want, inboxes

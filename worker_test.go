@@ -197,7 +197,7 @@ func TestPoisonIsDeadAfterThreeDeathsAndItsNeighboursAreNot(t *testing.T) {
 		// A process that has claimed the poison dies with all it has claimed;
 		// the others settle.
 		for deaths := 0; deaths < 3; {
-			want := ichido.Want{Slots: map[string]int{"test": 8}, Lease: time.Minute, Suspect: true}
+			want := ichido.Want{Slots: map[string]int{"test": 8}, Lease: time.Minute, Suspects: map[string]bool{"test": true}}
 			records, err := b.store.Claim(t.Context(), want)
 			if err != nil || len(records) == 0 {
 				t.Fatalf("claimed %d, %v", len(records), err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -137,19 +138,37 @@ func (o *oracle) event(hash [hashedLength]byte) *event {
 	return o.byHash[hash]
 }
 
+// statistics are the counts that the process shows.
+type statistics struct {
+	Total     map[string]int `json:"total"`
+	CountedAt time.Time      `json:"counted_at"`
+	Purged    int            `json:"purged"`
+}
+
+// statistics asks for counts until they are as new as since: they are kept for
+// a while.
+func (c *campaign) statistics(since time.Time) (stats statistics, text []byte, err error) {
+	for ; time.Since(since) < time.Minute; time.Sleep(200 * time.Millisecond) {
+		if text, err = c.ask("/v1/stats"); err != nil {
+			return stats, nil, err
+		}
+		stats = statistics{}
+		if err := json.Unmarshal(text, &stats); err != nil {
+			return stats, nil, fmt.Errorf("read statistics: %w", err)
+		}
+		if stats.CountedAt.After(since) {
+			return stats, text, nil
+		}
+	}
+	return stats, nil, errors.New("read statistics: they are a minute old")
+}
+
 // admin compares the counts that the process shows with the rows, and looks
 // for secrets in its metrics: I4 and I8.
 func (c *campaign) admin() error {
-	text, err := c.ask("/v1/stats")
+	stats, text, err := c.statistics(time.Now())
 	if err != nil {
 		return err
-	}
-	var stats struct {
-		Total  map[string]int `json:"total"`
-		Purged int            `json:"purged"`
-	}
-	if err := json.Unmarshal(text, &stats); err != nil {
-		return fmt.Errorf("read statistics: %w", err)
 	}
 	sum := stats.Purged
 	for _, n := range stats.Total {

@@ -151,7 +151,7 @@ func (w *world) put(rng *rand.Rand, n int) {
 // claimAndSettle works one batch and returns how many events it was.
 func (w *world) claimAndSettle() int {
 	ctx := context.Background()
-	claimed, err := w.store.Claim(ctx, ichido.Want{Slots: map[string]int{"s": 16}, Lease: time.Minute, Suspect: true})
+	claimed, err := w.store.Claim(ctx, ichido.Want{Slots: map[string]int{"s": 16}, Lease: time.Minute, Suspects: map[string]bool{"s": true}})
 	if err != nil || len(claimed) == 0 {
 		return 0
 	}

@@ -206,7 +206,7 @@ func walk(t *testing.T, s *sqlite.Store, pass func(time.Duration)) {
 	if _, err := s.Put(ctx, []ichido.Record{kept, event, event}); err != nil {
 		t.Fatal(err)
 	}
-	want := ichido.Want{Slots: map[string]int{"s": 8}, Lease: time.Minute, Suspect: true}
+	want := ichido.Want{Slots: map[string]int{"s": 8}, Lease: time.Minute, Suspects: map[string]bool{"s": true}}
 	if claimed, err := s.Claim(ctx, want); err != nil || len(claimed) != 1 {
 		t.Fatalf("Claim returned %d events, %v", len(claimed), err)
 	}

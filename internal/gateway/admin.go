@@ -115,7 +115,9 @@ func (g *Gateway) getStats(w http.ResponseWriter, r *http.Request, _ query) {
 		g.adminError(w, err)
 		return
 	}
-	reply(w, view.OfStats(stats))
+	answer, at := view.OfStats(stats), g.stock.countedAt().UTC()
+	answer.CountedAt = &at
+	reply(w, answer)
 }
 
 func (g *Gateway) getEvents(w http.ResponseWriter, r *http.Request, q query) {

@@ -23,6 +23,7 @@ type stocktaker struct {
 	archive ichido.Archive
 	mu      sync.Mutex
 	at      time.Time    // of stats, zero when the last counting failed; guarded by mu
+	began   time.Time    // when that counting began; guarded by mu
 	stats   ichido.Stats // guarded by mu
 	running *counting    // nil when there is none; guarded by mu
 }
@@ -32,6 +33,7 @@ type stocktaker struct {
 type counting struct {
 	cancel context.CancelFunc
 	done   chan struct{}
+	began  time.Time
 	stats  ichido.Stats
 	err    error
 }
@@ -60,13 +62,13 @@ func (s *stocktaker) take(ctx context.Context) (ichido.Stats, error) {
 // start counts in a goroutine that [stocktaker.end] ends. The caller holds mu.
 func (s *stocktaker) start(ctx context.Context) *counting {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsFor)
-	c := &counting{cancel: cancel, done: make(chan struct{})}
+	c := &counting{cancel: cancel, done: make(chan struct{}), began: time.Now()}
 	s.running = c
 	go func() {
 		defer cancel()
 		c.stats, c.err = s.archive.Stats(ctx)
 		s.mu.Lock()
-		s.running, s.stats, s.at = nil, c.stats, time.Now()
+		s.running, s.stats, s.at, s.began = nil, c.stats, time.Now(), c.began
 		if c.err != nil {
 			s.at = time.Time{} // an error is not kept
 		}
@@ -82,6 +84,13 @@ func (s *stocktaker) last() (stats ichido.Stats, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats, !s.at.IsZero()
+}
+
+// countedAt returns a time that the counts shown last are not older than.
+func (s *stocktaker) countedAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.began
 }
 
 // end ends a counting that is under way, and waits for it.

@@ -80,6 +80,7 @@ type Stats struct {
 	Sources   map[string]map[ichido.State]int `json:"sources"`
 	Total     map[ichido.State]int            `json:"total"`
 	OldestDue *time.Time                      `json:"oldest_due,omitempty"`
+	CountedAt *time.Time                      `json:"counted_at,omitempty"` // where counts are kept for a while
 	Purged    int                             `json:"purged"`
 	Claims    int                             `json:"claims_held"`
 	// ClaimKeys are the oldest of those claims. One that stays here ran its

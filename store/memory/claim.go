@@ -12,9 +12,6 @@ import (
 	"ichido.dev/ichido/store/internal/rule"
 )
 
-// suspectDeaths is from how many deaths on an event is a suspect.
-const suspectDeaths = 2
-
 // claim names one claim of one event.
 type claim struct {
 	hash  [16]byte
@@ -93,15 +90,19 @@ func (s *Store) choose(want ichido.Want, now time.Time) []*ichido.Record {
 		chosen = append(chosen, row)
 		return true
 	}
-	if want.Suspect { // first, so that it is not starved by the others
+	for source, wanted := range want.Suspects { // first, so that they are not starved by the others
+		var least *ichido.Record
 		for _, row := range due {
-			if row.Deaths >= suspectDeaths && take(row) {
-				break
+			if wanted && row.Source == source && row.Deaths > 0 && (least == nil || row.Deaths < least.Deaths) {
+				least = row
 			}
+		}
+		if least != nil {
+			take(least)
 		}
 	}
 	for _, row := range due {
-		if row.Deaths < suspectDeaths {
+		if row.Deaths == 0 {
 			take(row)
 		}
 	}

@@ -115,9 +115,9 @@ func conditions(f *ichido.Filter) (where string, args []any) {
 // countEvents counts over the indexes, which together hold every event once:
 // a tenth of the table's pages.
 const countEvents = `
-	SELECT source, 0, count(*) FROM ichido_events INDEXED BY ichido_due      WHERE state = 0 AND deaths < 2 GROUP BY source
+	SELECT source, 0, count(*) FROM ichido_events INDEXED BY ichido_due      WHERE state = 0 AND deaths = 0 GROUP BY source
 	UNION ALL
-	SELECT source, 0, count(*) FROM ichido_events INDEXED BY ichido_suspects WHERE state = 0 AND deaths > 1 GROUP BY source
+	SELECT source, 0, count(*) FROM ichido_events INDEXED BY ichido_suspects WHERE state = 0 AND deaths > 0 GROUP BY source
 	UNION ALL
 	SELECT source, 1, count(*) FROM ichido_events INDEXED BY ichido_leases   WHERE state = 1                GROUP BY source
 	UNION ALL
@@ -127,9 +127,9 @@ const countEvents = `
 // which is in the indexes, and counts what is not events.
 const countOthers = `SELECT
 	(SELECT received_at FROM ichido_events WHERE seq = (SELECT min(seq) FROM (
-		SELECT min(seq) AS seq FROM ichido_events INDEXED BY ichido_due      WHERE state = 0 AND deaths < 2 AND due <= ?1
+		SELECT min(seq) AS seq FROM ichido_events INDEXED BY ichido_due      WHERE state = 0 AND deaths = 0 AND due <= ?1
 		UNION ALL
-		SELECT min(seq)        FROM ichido_events INDEXED BY ichido_suspects WHERE state = 0 AND deaths > 1 AND due <= ?1))),
+		SELECT min(seq)        FROM ichido_events INDEXED BY ichido_suspects WHERE state = 0 AND deaths > 0 AND due <= ?1))),
 	(SELECT value FROM ichido_meta WHERE name = 'purged'),
 	(SELECT count(*) FROM ichido_claims INDEXED BY ichido_claims_held WHERE completed_at IS NULL)`
 

@@ -51,7 +51,7 @@ func (s *Store) Claim(ctx context.Context, want ichido.Want) ([]ichido.Record, e
 func (s *Store) anyDue(ctx context.Context) (due bool, err error) {
 	now := s.now()
 	err = s.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM ichido_events INDEXED BY ichido_leases WHERE state = 1 AND due <= ?1)
-		OR EXISTS (SELECT 1 FROM ichido_events INDEXED BY ichido_suspects WHERE state = 0 AND deaths > 1 AND due <= ?1)
+		OR EXISTS (SELECT 1 FROM ichido_events INDEXED BY ichido_suspects WHERE state = 0 AND deaths > 0 AND due <= ?1)
 		OR EXISTS (`+sourcesDue+`1)`, now).Scan(&due)
 	if err != nil {
 		return false, readError("claim events", err)
@@ -87,13 +87,13 @@ func (t *txn) claim(want ichido.Want) ([]ichido.Record, error) {
 
 // choose reads the rows to claim, oldest due first.
 func (t *txn) choose(want ichido.Want) (chosen []ichido.Record, err error) {
-	suspect := ""
-	if want.Suspect { // first, so that it is not starved by the others
-		if chosen, err = t.suspect(want); err != nil {
+	suspects := map[string]int{} // by source: 0 or 1
+	if len(want.Suspects) > 0 {  // first, so that they are not starved by the others
+		if chosen, err = t.suspects(want); err != nil {
 			return nil, err
 		}
-		if len(chosen) > 0 {
-			suspect = chosen[0].Source
+		for i := range chosen {
+			suspects[chosen[i].Source] = 1
 		}
 	}
 	sources, err := t.sourcesDue()
@@ -101,10 +101,7 @@ func (t *txn) choose(want ichido.Want) (chosen []ichido.Record, err error) {
 		return nil, err
 	}
 	for _, source := range sources {
-		slots := want.Slots[source]
-		if len(chosen) > 0 && source == suspect {
-			slots--
-		}
+		slots := want.Slots[source] - suspects[source]
 		if slots <= 0 {
 			continue
 		}
@@ -112,7 +109,7 @@ func (t *txn) choose(want ichido.Want) (chosen []ichido.Record, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("choose events: %w", err)
 		}
-		if chosen, err = scanClaims(chosen, rows, nil); err != nil {
+		if chosen, err = scanClaims(chosen, rows, func(*row) bool { return true }); err != nil {
 			return nil, fmt.Errorf("choose events: %w", err)
 		}
 	}
@@ -129,21 +126,26 @@ func (t *txn) choose(want ichido.Want) (chosen []ichido.Record, err error) {
 	return chosen, nil
 }
 
-// suspect returns the oldest event that is a suspect, of a source that is wanted.
-func (t *txn) suspect(want ichido.Want) ([]ichido.Record, error) {
+// suspects returns one event that has deaths of each source of which one is
+// wanted: the one with the fewest.
+func (t *txn) suspects(want ichido.Want) ([]ichido.Record, error) {
 	rows, err := t.w.suspects.Query(t.now)
 	if err != nil {
 		return nil, fmt.Errorf("choose suspect: %w", err)
 	}
-	found, err := scanClaims(nil, rows, func(r *row) bool { return want.Slots[r.Source] > 0 })
+	last := ""
+	found, err := scanClaims(nil, rows, func(r *row) bool {
+		first := r.Source != last
+		last = r.Source
+		return first && want.Slots[r.Source] > 0 && want.Suspects[r.Source]
+	})
 	if err != nil {
 		return nil, fmt.Errorf("choose suspect: %w", err)
 	}
 	return found, nil
 }
 
-// scanClaims appends the rows, or, where only is given, the first one for
-// which it is true.
+// scanClaims appends the rows for which only is true.
 func scanClaims(out []ichido.Record, rows *sql.Rows, only func(*row) bool) ([]ichido.Record, error) {
 	defer rows.Close()
 	var x row
@@ -152,12 +154,8 @@ func scanClaims(out []ichido.Record, rows *sql.Rows, only func(*row) bool) ([]ic
 		if err := rows.Scan(dest...); err != nil {
 			return nil, err
 		}
-		if only != nil && !only(&x) {
-			continue
-		}
-		out = append(out, x.work())
-		if only != nil {
-			break
+		if only(&x) {
+			out = append(out, x.work())
 		}
 	}
 	return out, errors.Join(rows.Err(), rows.Close())

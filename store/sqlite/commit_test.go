@@ -391,7 +391,7 @@ func TestIdleClaimsDoNotWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	want := ichido.Want{Slots: map[string]int{"github": 10}, Lease: time.Hour, Suspect: true}
+	want := ichido.Want{Slots: map[string]int{"github": 10}, Lease: time.Hour, Suspects: map[string]bool{"github": true}}
 	own(t, s)
 	before := h.count("BEGIN IMMEDIATE")
 	for range 50 {

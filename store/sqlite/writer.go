@@ -88,19 +88,19 @@ const nextSeq = `coalesce(?, max((SELECT coalesce(max(seq), 0) FROM ichido_event
 // the index from source to source: the cost follows the number of sources in
 // work, not the number of events.
 const sourcesDue = `WITH RECURSIVE s (source) AS (
-		SELECT (SELECT min(source) FROM ichido_events INDEXED BY ichido_due WHERE state = 0 AND deaths < 2)
+		SELECT (SELECT min(source) FROM ichido_events INDEXED BY ichido_due WHERE state = 0 AND deaths = 0)
 		UNION ALL
-		SELECT (SELECT min(source) FROM ichido_events INDEXED BY ichido_due WHERE state = 0 AND deaths < 2 AND source > s.source)
+		SELECT (SELECT min(source) FROM ichido_events INDEXED BY ichido_due WHERE state = 0 AND deaths = 0 AND source > s.source)
 		FROM s WHERE s.source IS NOT NULL
 	)
 	SELECT source FROM s WHERE source IS NOT NULL
-		AND (SELECT min(due) FROM ichido_events INDEXED BY ichido_due WHERE source = s.source AND state = 0 AND deaths < 2) <= ?`
+		AND (SELECT min(due) FROM ichido_events INDEXED BY ichido_due WHERE source = s.source AND state = 0 AND deaths = 0) <= ?`
 
 const (
 	eventsDue = `SELECT ` + workColumns + ` FROM ichido_events INDEXED BY ichido_due
-		WHERE source = ? AND state = 0 AND deaths < 2 AND due <= ? ORDER BY due, seq LIMIT ?`
+		WHERE source = ? AND state = 0 AND deaths = 0 AND due <= ? ORDER BY due, seq LIMIT ?`
 	suspectsDue = `SELECT ` + workColumns + ` FROM ichido_events INDEXED BY ichido_suspects
-		WHERE state = 0 AND deaths > 1 AND due <= ? ORDER BY due, seq`
+		WHERE state = 0 AND deaths > 0 AND due <= ? ORDER BY source, deaths, due, seq`
 )
 
 // close gives up the connection. Statements are closed first: some drivers

@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"cmp"
-	"slices"
 	"testing"
 	"time"
 
@@ -21,8 +19,9 @@ func claimCases() []Case {
 		{"Claim/LapsedLeaseIsDueAgain", "a dead worker's events must not be stuck", claimLapsed},
 		{"Claim/LapseWithoutAStartSpendsNoAttempt", "an event must not become a dead letter for restarts before its turn came", claimUnstarted},
 		{"Claim/DeathsOnlyOfStartedHandlers", "an event must not become a dead letter for a crash that it did not cause", claimDeaths},
-		{"Claim/OneDeathMakesNoSuspect", "whoever ran beside what ended the process once would wait in line, and everything behind him", claimOnce},
 		{"Claim/SuspectsOneAtATime", "an event that kills processes must not take the others with it", claimSuspects},
+		{"Claim/SuspectsOfEachSource", "a source whose destination hangs must not hold up the others after a crash", claimSuspectsBySource},
+		{"Claim/SuspectsByDeaths", "three kills from outside must not convict whatever happens to be the oldest", claimFewestDeaths},
 		{"Extend/RenewsTheLease", "a long handler is not a dead one", extendRenews},
 		{"Extend/LateByAnOldTokenChangesNothing", "a paused worker must not steal the event back", extendLate},
 		{"Extend/AfterTheEndByTheLastToken", "a heartbeat that is a little late is no death", extendLapsed},
@@ -249,11 +248,14 @@ func claimDeaths(t testing.TB, open Open) {
 	e.same("deaths after a lapse under another claim", 1, e.claim1().Deaths)
 }
 
-// die claims n events of github that are no suspects, and lets the claims lapse
-// while their handlers run.
+// suspects asks for one of each source that the rules use.
+var suspects = map[string]bool{"github": true, "other": true}
+
+// die claims n events of github, and lets the claims lapse while their handlers
+// run.
 func (e *env) die(n int) {
 	e.Helper()
-	got := e.claim(want(10))
+	got := e.claim(ichido.Want{Slots: want(10).Slots, Lease: lease, Suspects: suspects})
 	if len(got) != n {
 		e.Fatalf("claimed %v, want %d events", keys(got), n)
 	}
@@ -263,48 +265,63 @@ func (e *env) die(n int) {
 	e.clock.Advance(lease)
 }
 
-func claimOnce(t testing.TB, open Open) {
-	e := start(t, open, Setup{})
-	e.accept("a", "b", "c")
-	e.die(3)
-	e.accept("d")
-	got := e.claim(want(10))
-	e.same("all at once", []string{"d", "a", "b", "c"}, keys(byDeaths(got)))
-	for _, r := range got {
-		e.done(&r)
-	}
-}
-
-// byDeaths sorts by deaths, then by key.
-func byDeaths(records []ichido.Record) []ichido.Record {
-	slices.SortFunc(records, func(a, b ichido.Record) int {
-		return cmp.Or(cmp.Compare(a.Deaths, b.Deaths), cmp.Compare(a.Key, b.Key))
-	})
-	return records
-}
-
 func claimSuspects(t testing.TB, open Open) {
 	e := start(t, open, Setup{})
 	e.accept("s1", "s2", "s3")
 	e.die(3)
-	e.die(3)
 	e.accept("a", "b")
 	w := want(10)
 	e.same("not asked for", []string{"a", "b"}, keys(e.claim(w)))
-	w.Suspect = true
+	w.Suspects = suspects
 	e.same("one", []string{"s1"}, keys(e.claim(w)))
 	e.accept("c")
 	e.same("the next, beside others", []string{"s2", "c"}, keys(e.claim(w)))
-	w.Suspect = false
+	w.Suspects = map[string]bool{"other": true}
 	if got := e.claim(w); len(got) != 0 {
 		t.Errorf("claimed %v, want none", keys(got))
 	}
-	if got := e.claim(ichido.Want{Slots: map[string]int{"other": 5}, Lease: lease, Suspect: true}); len(got) != 0 {
+	if got := e.claim(ichido.Want{Slots: map[string]int{"other": 5}, Lease: lease, Suspects: suspects}); len(got) != 0 {
 		t.Errorf("claimed a suspect of a source that was not wanted: %v", keys(got))
 	}
-	w.Suspect, w.Slots["github"] = true, 1
+	w.Suspects, w.Slots["github"] = suspects, 1
 	e.accept("d")
 	e.same("within the slots", 1, len(e.claim(w)))
+}
+
+func claimSuspectsBySource(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("s1", "s2")
+	other := []ichido.Record{e.record("o1"), e.record("o2")}
+	for i := range other {
+		other[i] = NewRecord("other", other[i].Key, "body", e.clock.Now())
+	}
+	e.put(ichido.Accepted, other...)
+	w := ichido.Want{Slots: map[string]int{"github": 10, "other": 10}, Lease: lease}
+	got := e.claim(w)
+	for i := range got {
+		e.Queue.Mark(&got[i], true)
+	}
+	e.clock.Advance(lease)
+	w.Suspects = suspects
+	sources := map[string]int{}
+	for _, r := range e.claim(w) {
+		sources[r.Source]++
+	}
+	e.same("suspects by source", map[string]int{"github": 1, "other": 1}, sources)
+}
+
+func claimFewestDeaths(t testing.TB, open Open) {
+	e := start(t, open, Setup{})
+	e.accept("s1", "s2")
+	e.die(2)
+	w := want(10)
+	w.Suspects = suspects
+	for _, turn := range []string{"s1", "s2", "s1"} {
+		got := e.claim(w)
+		e.same("whose turn it is", []string{turn}, keys(got))
+		e.Queue.Mark(&got[0], true)
+		e.clock.Advance(lease)
+	}
 }
 
 func extendRenews(t testing.TB, open Open) {

@@ -80,7 +80,7 @@ func crashSteps(t testing.TB, open Open) {
 	}
 	worked := map[string]int{}
 	for range 10 {
-		for _, r := range e.claim(ichido.Want{Slots: want(10).Slots, Lease: lease, Suspect: true}) {
+		for _, r := range e.claim(ichido.Want{Slots: want(10).Slots, Lease: lease, Suspects: suspects}) {
 			worked[r.Key]++
 			e.done(&r)
 		}
@@ -102,7 +102,7 @@ func crashClaimed(t testing.TB, open Open) {
 	}
 	e.clock.Advance(lease)
 	w := want(10)
-	w.Suspect = true
+	w.Suspects = suspects
 	again := map[string]int{}
 	for range 5 {
 		for _, r := range e.claim(w) {

@@ -119,7 +119,7 @@ func (e *env) claim(w ichido.Want) []ichido.Record {
 // claim1 claims the one event that is due.
 func (e *env) claim1() *ichido.Record {
 	e.Helper()
-	got := e.claim(ichido.Want{Slots: want(10).Slots, Lease: lease, Suspect: true})
+	got := e.claim(ichido.Want{Slots: want(10).Slots, Lease: lease, Suspects: suspects})
 	if len(got) != 1 {
 		e.Fatalf("claimed %d events, want 1", len(got))
 	}

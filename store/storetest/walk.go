@@ -116,10 +116,10 @@ func (w *walk) put() {
 
 func (w *walk) claim() {
 	want := ichido.Want{
-		Slots:   map[string]int{"a": w.draw("slots of a", 4), "b": w.draw("slots of b", 4)},
-		Bytes:   int64([]int{0, 0, 20, 1}[w.draw("bytes", 4)]),
-		Lease:   time.Duration(1+w.draw("lease", 3)) * time.Minute,
-		Suspect: w.draw("suspect", 2) == 0,
+		Slots:    map[string]int{"a": w.draw("slots of a", 4), "b": w.draw("slots of b", 4)},
+		Bytes:    int64([]int{0, 0, 20, 1}[w.draw("bytes", 4)]),
+		Lease:    time.Duration(1+w.draw("lease", 3)) * time.Minute,
+		Suspects: map[string]bool{"a": w.draw("suspect of a", 2) == 0, "b": w.draw("suspect of b", 2) == 0},
 	}
 	m, merr := w.model.Queue.Claim(w.ctx, want)
 	s, serr := w.subject.Queue.Claim(w.ctx, want)

@@ -10,7 +10,7 @@ CREATE TABLE ichido_events (
 	token       INTEGER NOT NULL DEFAULT 0,    -- fence of the last claim until it is settled, else 0
 	started     INTEGER NOT NULL DEFAULT 0,    -- of a lapsed claim: 1 a handler was running, 2 it had ended
 	attempts    INTEGER NOT NULL DEFAULT 0,
-	deaths      INTEGER NOT NULL DEFAULT 0,    -- two make a suspect
+	deaths      INTEGER NOT NULL DEFAULT 0,    -- in a row: processes that ended while working on it
 	size        INTEGER NOT NULL,              -- length of the body, bytes
 	flags       INTEGER NOT NULL,              -- bit 1 type_signed, bits 2-3 strength, from bit 8 secret
 	fingerprint BLOB    NOT NULL,              -- 32 bytes
@@ -28,11 +28,10 @@ CREATE TABLE ichido_events (
 ) STRICT;
 
 -- What can be claimed. These three hold only rows in work, so they stay small
--- however many events are kept. SQLite looks at the deaths of each row of the
--- first one again, and finds them in the index; seq before them is the order.
-CREATE INDEX ichido_due      ON ichido_events (source, due, seq, deaths) WHERE state = 0 AND deaths < 2;
-CREATE INDEX ichido_suspects ON ichido_events (due)                      WHERE state = 0 AND deaths > 1;
-CREATE INDEX ichido_leases   ON ichido_events (due)                      WHERE state = 1;
+-- however many events are kept.
+CREATE INDEX ichido_due      ON ichido_events (source, due)         WHERE state = 0 AND deaths = 0;
+CREATE INDEX ichido_suspects ON ichido_events (source, deaths, due) WHERE state = 0 AND deaths > 0;
+CREATE INDEX ichido_leases   ON ichido_events (due)                 WHERE state = 1;
 
 -- What can be purged, and what is counted. An event enters it once, at its
 -- end, beside the last one that did.
