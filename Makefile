@@ -27,7 +27,7 @@ lint: ## vet, staticcheck, gofumpt, and whether generated files are current
 generate: ## make the generated files again
 	$(GO) generate ./...
 
-bench: ## ratios against a floor and against one commit per request; about ten minutes
+bench: ## ratios against a floor and against one commit per request; about a quarter of an hour
 	$(GO) run ./cmd/ichido bench
 
 crash: ## 300 kill cycles of the real program with an outside oracle, and its controls

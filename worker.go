@@ -140,8 +140,9 @@ func (w *Worker) drain() {
 func (w *Worker) claimLoop(ctx context.Context) {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
-	for ctx.Err() == nil {
-		want, inboxes := w.want()
+	for look := true; ctx.Err() == nil; {
+		want, inboxes := w.want(look)
+		look = false
 		if len(want.Slots) > 0 && w.claim(ctx, want, inboxes) > 0 {
 			continue
 		}
@@ -149,6 +150,7 @@ func (w *Worker) claimLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-poll.C:
+			look = true
 		case <-w.Queue.Ready():
 		case <-w.freed:
 			w.gather(ctx)
@@ -168,8 +170,11 @@ func (w *Worker) gather(ctx context.Context) {
 	}
 }
 
-// want returns what can be started now.
-func (w *Worker) want() (Want, map[string]*Inbox) {
+// want returns what can be started now. With look it wants a few events also of
+// sources without a free slot: where every slot is taken by what arrives, what
+// becomes due in the meantime would wait for ever. If there are as many, the
+// next ones that arrive have to stand in line.
+func (w *Worker) want(look bool) (Want, map[string]*Inbox) {
 	all := w.Inboxes()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,8 +190,10 @@ func (w *Worker) want() (Want, map[string]*Inbox) {
 		in.worker.Store(w)
 		l := w.lane(in.src.Name)
 		free := in.src.Concurrency - l.running - l.pledged - len(l.waiting)
+		if free <= 0 && look {
+			free = 1 + in.src.Concurrency/8
+		}
 		if free <= 0 {
-			l.caughtUp = false // what became due in the meantime is older than what arrives
 			continue
 		}
 		want.Slots[in.src.Name] = free

@@ -25,7 +25,7 @@ as ratios in one run on this machine and disk.
 
 The floor is a plain net/http server with io.ReadAll and HMAC that stores
 nothing. Contestants alternate, each in its own process; the median round
-counts. The full run takes about ten minutes.`,
+counts. The full run takes about a quarter of an hour.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if contestant != "" {
