@@ -93,6 +93,11 @@ func (w *Worker) drop(j *job) {
 	w.jobs.Done()
 }
 
+// lineFactor is how many offered events may wait for each slot. Once one is
+// refused the next ones stand in the store's line, where each costs more: a
+// burst must not send them there, or a busy worker would never catch up.
+const lineFactor = 4
+
 // offer pledges a slot, now or soon, to an event that is about to be stored,
 // and prepares its record to be stored as claimed. It returns nil when the
 // event is to wait for its turn: others are waiting for theirs. w may be nil.
@@ -103,7 +108,7 @@ func (w *Worker) offer(in *Inbox, rec *Record) *job {
 	size := int64(len(rec.Body))
 	w.mu.Lock()
 	l := w.lane(in.src.Name)
-	if !w.accepting || !l.caughtUp || l.pledged+len(l.waiting) >= in.src.Concurrency || w.bytes+size > w.Bytes {
+	if !w.accepting || !l.caughtUp || l.pledged+len(l.waiting) >= lineFactor*in.src.Concurrency || w.bytes+size > w.Bytes {
 		l.caughtUp = false
 		w.mu.Unlock()
 		return nil

@@ -18,7 +18,8 @@ var errDraining = errors.New("worker is draining")
 // on one queue; in how many processes, the queue says: an SQLite database is
 // worked by one.
 //
-// A worker never claims more than it has free slots for. What an inbox of the
+// A worker claims what it has free slots for, and once a second a few events
+// more, so that retries get their turn beside what arrives. What an inbox of the
 // same process accepts while nothing older waits is stored as claimed, and
 // started as soon as it is committed and there is a slot.
 //

@@ -373,7 +373,7 @@ func TestWhatIsAcceptedBesideAnIdleWorkerIsStartedWithoutAClaim(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- w.Run(ctx) }()
 		synctest.Wait()
-		for _, id := range []string{"a", "b", "c"} { // one runs, one waits for the slot, and c for its turn
+		for _, id := range []string{"a", "b", "c", "e", "f", "g"} { // one runs, four wait for the slot, and g in the store's line
 			do(in, signed(`{"id":"`+id+`"}`))
 		}
 		do(in, signed(`{"id":"a"}`))
@@ -387,7 +387,7 @@ func TestWhatIsAcceptedBesideAnIdleWorkerIsStartedWithoutAClaim(t *testing.T) {
 		if n := store.claimed.Load(); n != 1 {
 			t.Errorf("%d events were claimed, want only the one that waited for its turn", n)
 		}
-		if len(ran) != 4 {
+		if len(ran) != 7 {
 			t.Errorf("handled %v", ran)
 		}
 		for what, n := range ran {
@@ -395,7 +395,7 @@ func TestWhatIsAcceptedBesideAnIdleWorkerIsStartedWithoutAClaim(t *testing.T) {
 				t.Errorf("%s was handled %d times", what, n)
 			}
 		}
-		if do(in, signed(`{"id":"e"}`)).Code != 200 {
+		if do(in, signed(`{"id":"last"}`)).Code != 200 {
 			t.Error("an event after the worker's end was refused")
 		}
 		if left, _ := store.List(t.Context(), ichido.Filter{State: ichido.Pending}); len(left) != 1 {
