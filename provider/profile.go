@@ -53,10 +53,11 @@ type Profile struct {
 // Setting is a public value that an operator may or must give in
 // Config.Settings.
 type Setting struct {
-	Name    string `yaml:"name"`
-	About   string `yaml:"about"`
-	Default string `yaml:"default"` // "" for none
-	Header  bool   `yaml:"header"`  // the value is a header name
+	Name     string `yaml:"name"`
+	About    string `yaml:"about"`
+	Default  string `yaml:"default"`  // "" for none
+	Header   bool   `yaml:"header"`   // the value is a header name
+	Required bool   `yaml:"required"` // what is signed holds it, so that nothing verifies without it
 }
 
 // Variant is one of the ways in which a sender proves that it is genuine.
@@ -90,29 +91,35 @@ func (p *Profile) Sample(id string, at time.Time) (body []byte, eventType string
 //go:embed profiles/*.yaml
 var profileFiles embed.FS
 
-// profiles reads the embedded table once.
-var profiles = sync.OnceValues(func() (map[string]*profileFile, error) {
+// profiles is the embedded table. A profile is read when it is first asked
+// for, and once: there are hundreds, and most programs use a few.
+var profiles = sync.OnceValues(func() (map[string]func() (*profileFile, error), error) {
 	entries, err := profileFiles.ReadDir("profiles")
 	if err != nil {
 		return nil, fmt.Errorf("list profiles: %w", err)
 	}
-	table := make(map[string]*profileFile, len(entries))
+	table := make(map[string]func() (*profileFile, error), len(entries))
 	for _, entry := range entries {
-		data, err := profileFiles.ReadFile(path.Join("profiles", entry.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("read profile: %w", err)
-		}
-		f, err := parseProfile(data)
-		if err != nil {
-			return nil, err
-		}
-		if f.ID+".yaml" != entry.Name() {
-			return nil, fmt.Errorf("profile %q is in file %s", f.ID, entry.Name())
-		}
-		table[f.ID] = f
+		name := strings.TrimSuffix(entry.Name(), ".yaml")
+		table[name] = sync.OnceValues(func() (*profileFile, error) { return readProfile(name) })
 	}
 	return table, nil
 })
+
+func readProfile(name string) (*profileFile, error) {
+	data, err := profileFiles.ReadFile(path.Join("profiles", name+".yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("read profile: %w", err)
+	}
+	f, err := parseProfile(data)
+	if err != nil {
+		return nil, err
+	}
+	if f.ID != name {
+		return nil, fmt.Errorf("profile %q is in file %s.yaml", f.ID, name)
+	}
+	return f, nil
+}
 
 // Names returns the names of the profiles, sorted.
 func Names() []string {
@@ -134,9 +141,9 @@ func lookup(name string) (*profileFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := table[name]
-	if f == nil {
+	read := table[name]
+	if read == nil {
 		return nil, fmt.Errorf("provider %q is unknown: use one of %s", name, strings.Join(Names(), ", "))
 	}
-	return f, nil
+	return read()
 }
