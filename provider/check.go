@@ -60,6 +60,7 @@ func (f *profileFile) check() error {
 		seen[v.Variant] = true
 		v.check(&p, f)
 	}
+	f.checkSettings(&p)
 	for i := range f.Challenge {
 		f.Challenge[i].check(&p)
 	}
@@ -67,6 +68,23 @@ func (f *profileFile) check() error {
 		reply.check(&p, "respond "+verdict)
 	}
 	return p.join()
+}
+
+// checkSettings refuses a signed message with a setting that may be left out:
+// it would be signed as nothing.
+func (f *profileFile) checkSettings(p *problems) {
+	set := map[string]bool{}
+	for _, s := range f.Settings {
+		set[s.Name] = s.Required || s.Default != ""
+	}
+	for _, v := range f.Verify {
+		msg, _ := parseTemplate(v.Msg)
+		for _, part := range msg {
+			if part.kind == partConfig && !set[part.name] {
+				p.add("variant %q: msg holds {config:%s}, which is no setting with required or a default", v.Variant, part.name)
+			}
+		}
+	}
 }
 
 func (v *variantSpec) check(p *problems, f *profileFile) {
@@ -116,7 +134,7 @@ func (v *variantSpec) checkMessage(p *problems) {
 	}
 	bodies := 0
 	for _, part := range msg {
-		if part.kind == partBody {
+		if part.kind == partBody || part.kind == partDigest {
 			bodies++
 		}
 		if part.kind == inJSON || part.kind == inForm || part.kind == inClaim || part.optional {
@@ -301,7 +319,7 @@ func (v *variantSpec) strength() string {
 	switch {
 	case v.Kind == kindNone:
 		return ichido.Weak
-	case v.Kind != kindToken && msg.has(partBody), v.bodyInToken():
+	case v.Kind != kindToken && msg.bindsBody(), v.bodyInToken():
 		return ichido.Verified
 	default:
 		return ichido.Authenticated

@@ -14,7 +14,7 @@ func (v *variantSpec) signed(at place) bool {
 	case v.Kind == kindToken || v.Kind == kindNone:
 		return at.inBody() && !v.holdsToken(at)
 	case at.inBody():
-		return v.Kind != kindJWT && msg.has(partBody) || v.bodyInToken()
+		return v.Kind != kindJWT && msg.bindsBody() || v.bodyInToken()
 	case at.kind == inClaim:
 		return v.Kind == kindJWT
 	case at.kind == inHeader:

@@ -98,6 +98,8 @@ func (c *Config) settings(f *profileFile, p *problems) map[string]string {
 			value = s.Default
 		}
 		switch {
+		case s.Required && !given && value == "":
+			p.add("settings.%s is missing: set it, to %s", s.Name, s.About)
 		case given && (value == "" || strings.TrimSpace(value) != value || !printable(value, 256)):
 			p.add("settings.%s must be printable text without white space at its ends", s.Name)
 		case s.Header && !validToken(value):

@@ -243,3 +243,50 @@ func TestKeyDoesNotDependOnTheSecret(t *testing.T) {
 		t.Errorf("%+v and %+v, %v %v", a, b, err1, err2)
 	}
 }
+
+// A public value that is a part of what is signed is asked for by name, and
+// not taken as empty.
+func TestARequiredSettingIsAskedFor(t *testing.T) {
+	f, err := parseProfile([]byte("id: x\nsettings: [{name: public_url, required: true, about: \"the URL\"}]\nverify: [{kind: mac, alg: hmac-sha256, msg: \"{config:public_url}{body}\", sig: {from: \"header:X-S\", encoding: hex}}]\nevents: {key: body}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newSource(f, Config{Secrets: secrets(textSecret)}); err == nil || !strings.Contains(err.Error(), "settings.public_url is missing") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := newSource(f, Config{Secrets: secrets(textSecret), Settings: map[string]string{"public_url": "https://a.example/in"}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A proof outside the headers is put where the sender puts it, and Sign, which
+// returns headers, says that it cannot.
+func TestSignRequestPutsTheProofInItsPlace(t *testing.T) {
+	for _, tt := range []struct{ from, body, query string }{
+		{"query:token", `{}`, "a=b"},
+		{"json:token", `{"n":1,"token":""}`, ""},
+	} {
+		f, err := parseProfile([]byte("id: x\nverify: [{kind: token, from: \"" + tt.from + "\"}]\nevents: {key: body}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		source, err := newSource(f, Config{Secrets: secrets(textSecret)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := SignConfig{Secret: textSecret}
+		d := &ichido.Delivery{Body: []byte(tt.body), RawQuery: tt.query, ReceivedAt: suiteNow}
+		if err := f.signRequest(&c, d, func(string) string { return "" }); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := source.Provider.Verify(d); err != nil {
+			t.Errorf("%s: %v", tt.from, err)
+		}
+		if _, err := f.sign(&c, []byte(tt.body), func(string) string { return "" }); err == nil {
+			t.Errorf("%s: headers alone were returned", tt.from)
+		}
+		if err := f.signRequest(&c, &ichido.Delivery{Body: []byte(`{"token":1}`)}, func(string) string { return "" }); (err == nil) != (tt.from == "query:token") {
+			t.Errorf("%s: %v", tt.from, err)
+		}
+	}
+}

@@ -93,7 +93,7 @@ func FuzzTimestamp(f *testing.F) {
 
 // A template is written as it is read, and renders without a panic.
 func FuzzTemplate(f *testing.F) {
-	for _, seed := range []string{"{ts}.{body}", "{{a[[b}", "{header:A,B}:{sig:t}{config:x}", "{json:a.b?}", "{json:a,b}-{form:x}", "{", "[", "{}"} {
+	for _, seed := range []string{"{ts}.{body}", "{{a[[b}", "{header:A,B}:{sig:t}{config:x}", "{json:a.b?}", "{json:a,b}-{form:x}", "{body|sha256hex}", "{body|jsonstr}", "{body|x}", "{", "[", "{}"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -200,7 +200,7 @@ func (e *engine) identify(w *work, d *ichido.Delivery, s *scheme, p *ichido.Proo
 // signed anew with another time, and must not be a conflict), else over what
 // was signed.
 func (e *engine) fingerprint(w *work, s *scheme, body []byte, p *ichido.Proof) {
-	if s.body || s.kind == kindToken || s.kind == kindNone {
+	if s.bound || s.kind == kindToken || s.kind == kindNone {
 		p.Fingerprint = sha256.Sum256(body)
 		return
 	}

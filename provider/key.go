@@ -23,7 +23,7 @@ func (e *engine) identityOf(w *work, d *ichido.Delivery, s *scheme, body []byte,
 	case len(id.key) > 0:
 		id.renderKey(w, d, p)
 	case id.keyMode == keyBody:
-		if s.body || s.kind == kindToken || s.kind == kindNone {
+		if s.bound || s.kind == kindToken || s.kind == kindNone {
 			p.Key = hexDigest(p.Fingerprint)
 		} else {
 			p.Key = hexDigest(sha256.Sum256(body))

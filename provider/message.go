@@ -101,6 +101,11 @@ func (s *scheme) append(b []byte, t template, w *work, d *ichido.Delivery) ([]by
 			b = append(b, p.literal...)
 		case partTime:
 			b = append(b, w.timeText...)
+		case partDigest:
+			var ok bool
+			if b, ok = filters[p.name](b, d.Body); !ok {
+				return b, errMismatch
+			}
 		case inSig:
 			text, ok := w.sig.field(p.places[0].name)
 			if !ok {

@@ -27,7 +27,8 @@ type scheme struct {
 	grammar grammar
 	head    template // what is signed before the body
 	tail    template // and after it
-	body    bool     // whether the body is signed
+	body    bool     // whether the body as it is stands between them
+	bound   bool     // whether the body is signed, as it is or in another form
 
 	time      *place // nil where there is no signed time
 	unit      string
@@ -121,7 +122,7 @@ func expandPlaces(from texts, settings map[string]string) ([][]place, error) {
 }
 
 func (s *scheme) splitMessage(msg template) {
-	s.head = msg
+	s.head, s.bound = msg, msg.bindsBody()
 	for i, p := range msg {
 		if p.kind == partBody {
 			s.head, s.tail, s.body = msg[:i], msg[i+1:], true
@@ -129,6 +130,7 @@ func (s *scheme) splitMessage(msg template) {
 	}
 	if s.kind == kindToken || s.kind == kindJWT || s.kind == kindNone {
 		s.body = s.spec.bodyInToken()
+		s.bound = s.body
 	}
 }
 

@@ -10,16 +10,16 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json/jsontext"
 	"ichido.dev/ichido"
 )
 
@@ -56,40 +56,91 @@ func Sign(profile string, c SignConfig, body []byte) (http.Header, error) {
 	return h, nil
 }
 
+// SignRequest is like [Sign], for senders that put their proof elsewhere too:
+// it sets the headers of d, adds a parameter to its query, or puts the proof
+// into its body, where the member for it must be there already.
+func SignRequest(profile string, c SignConfig, d *ichido.Delivery) error {
+	f, err := lookup(profile)
+	if err != nil {
+		return err
+	}
+	if err := f.signRequest(&c, d, func(unit string) string { return formatTime(c.Time, unit) }); err != nil {
+		return fmt.Errorf("sign as provider %s: %w", profile, err)
+	}
+	return nil
+}
+
 // sign makes the headers; timeText writes the time in a unit.
 func (f *profileFile) sign(c *SignConfig, body []byte, timeText func(unit string) string) (http.Header, error) {
+	d := &ichido.Delivery{Body: body}
+	if err := f.signRequest(c, d, timeText); err != nil {
+		return nil, err
+	}
+	if d.RawQuery != "" || len(body) > 0 && &d.Body[0] != &body[0] {
+		return nil, errors.New("the proof of this scheme is not in a header: use SignRequest")
+	}
+	return d.Header, nil
+}
+
+func (f *profileFile) signRequest(c *SignConfig, d *ichido.Delivery, timeText func(unit string) string) error {
 	var p problems
 	config := Config{Settings: c.Settings}
 	settings := config.settings(f, &p)
 	if err := p.join(); err != nil {
-		return nil, err
+		return err
 	}
 	s, err := f.sender(c.Variant, settings)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	h := http.Header{"Content-Type": {"application/json"}}
-	if f.Form && isForm(body) {
-		h.Set("Content-Type", "application/x-www-form-urlencoded")
+	d.Header = http.Header{"Content-Type": {"application/json"}}
+	if f.Form && isForm(d.Body) {
+		d.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	s.setUnsigned(h, f, c)
+	s.setUnsigned(d.Header, f, c)
 	switch s.kind {
 	case kindMAC, kindSig:
-		message, fields, err := s.message(h, c, body, timeText)
+		message, fields, err := s.message(d, c, timeText)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		signature, err := s.makeSignature(c.Secret, message)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		h.Set(s.from[0].name, s.grammar.format(signature, fields))
+		return s.put(d, s.grammar.format(signature, fields))
 	case kindToken:
-		err = s.sendToken(h, c)
+		return s.sendToken(d, c)
 	case kindJWT:
-		err = s.sendJWT(h, c, settings, timeText)
+		return s.sendJWT(d, c, settings, timeText)
 	}
-	return h, err
+	return nil
+}
+
+// put writes the proof where the scheme has it.
+func (s *scheme) put(d *ichido.Delivery, text string) error {
+	switch at := s.from[0]; at.kind {
+	case inHeader:
+		d.Header.Set(at.name, text)
+	case inQuery:
+		if d.RawQuery != "" {
+			d.RawQuery += "&"
+		}
+		d.RawQuery += at.name + "=" + url.QueryEscape(text)
+	case inJSON:
+		_, m, refused := s.bodyMember(new(work), d, at)
+		if refused != nil {
+			return fmt.Errorf("the body must have the text member %s, once: the proof is put there", at.name)
+		}
+		quoted, err := jsontext.AppendQuote(nil, text)
+		if err != nil {
+			return err
+		}
+		d.Body = slices.Concat(d.Body[:m.start], quoted, d.Body[m.end:])
+	default:
+		return errors.New("the proof of this scheme cannot be put where it belongs")
+	}
+	return nil
 }
 
 // sender returns the scheme of a variant, as its sender uses it.
@@ -121,33 +172,34 @@ func (s *scheme) setUnsigned(h http.Header, f *profileFile, c *SignConfig) {
 
 // message sets the headers that are signed and renders what is signed. fields
 // are the other values of the signature header.
-func (s *scheme) message(h http.Header, c *SignConfig, body []byte, timeText func(string) string) ([]byte, []field, error) {
-	if len(s.from) == 0 || s.from[0].kind != inHeader {
-		return nil, nil, errors.New("the signature of this scheme is not in a header")
-	}
+func (s *scheme) message(d *ichido.Delivery, c *SignConfig, timeText func(string) string) ([]byte, []field, error) {
 	w := new(work)
 	var fields []field
 	if s.time != nil {
 		w.timeText = timeText(s.unit)
 		switch s.time.kind {
 		case inHeader:
-			h.Set(s.time.name, w.timeText)
+			d.Header.Set(s.time.name, w.timeText)
 		case inSig:
 			fields = append(fields, field{s.time.name, w.timeText})
 			w.sig.addField(s.time.name, w.timeText)
 		}
 	}
 	for _, p := range slices.Concat(s.head, s.tail) {
-		if p.kind == inHeader {
-			h.Set(p.places[0].name, c.ID)
+		switch p.kind {
+		case inHeader:
+			d.Header.Set(p.places[0].name, c.ID)
+		case inSig:
+			fields = append(fields, field{p.places[0].name, c.ID})
+			w.sig.addField(p.places[0].name, c.ID)
 		}
 	}
-	message, refused := s.append(nil, s.head, w, &ichido.Delivery{Header: h})
+	message, refused := s.append(nil, s.head, w, d)
 	if s.body {
-		message = append(message, body...)
+		message = append(message, d.Body...)
 	}
 	if refused == nil {
-		message, refused = s.append(message, s.tail, w, &ichido.Delivery{Header: h})
+		message, refused = s.append(message, s.tail, w, d)
 	}
 	if refused != nil {
 		return nil, nil, errors.New("an id without white space is needed for this scheme")
@@ -185,63 +237,6 @@ func (s *scheme) makeSignature(secret string, message []byte) ([]byte, error) {
 		return ecdsa.SignASN1(rand.Reader, key, digest.Sum(nil))
 	}
 	return nil, errors.New("the private key is of another kind than the scheme's algorithm " + s.spec.Alg)
-}
-
-func (s *scheme) sendToken(h http.Header, c *SignConfig) error {
-	if err := checkSecretText(c.Secret); err != nil {
-		return fmt.Errorf("secret %w", err)
-	}
-	switch at := s.from[0]; at.kind {
-	case inHeader:
-		h.Set(at.name, s.spec.StripPrefix+c.Secret)
-	case inBasic:
-		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(c.Secret)))
-	default:
-		return errors.New("the token of this scheme is not in a header")
-	}
-	return nil
-}
-
-// sendJWT makes a token that says what the scheme asks for and ends in an
-// hour.
-func (s *scheme) sendJWT(h http.Header, c *SignConfig, settings map[string]string, timeText func(string) string) error {
-	rule := newJWTRule(s.spec, settings)
-	var key any = []byte(c.Secret)
-	if !rule.symmetric {
-		var err error
-		if key, err = parsePrivateKey(c.Secret); err != nil {
-			return err
-		}
-	}
-	claims := map[string]any{"iat": c.Time.Unix(), "exp": c.Time.Add(time.Hour).Unix()}
-	for name, value := range rule.claims {
-		claims[name] = value
-	}
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		return err
-	}
-	options := (&jose.SignerOptions{}).WithType("JWT")
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: rule.algorithms[0], Key: jose.JSONWebKey{Key: key, KeyID: c.KeyID}}, options)
-	if err != nil {
-		return errors.New("the key does not fit the scheme's algorithm")
-	}
-	jws, err := signer.Sign(payload)
-	if err != nil {
-		return err
-	}
-	token, err := jws.CompactSerialize()
-	if err != nil {
-		return err
-	}
-	h.Set(s.from[0].name, rule.prefix+token)
-	if c.ID != "" && s.spec.HeaderTS != nil {
-		h.Set("Webhook-Id", c.ID)
-	}
-	if rule.header != nil {
-		h.Set(rule.header.name, timeText(rule.unit))
-	}
-	return nil
 }
 
 const whskPrefix = "whsk_"

@@ -3,6 +3,7 @@ package provider
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -82,6 +83,12 @@ func parsePart(text string) (part, error) {
 	switch {
 	case name == partBody || name == partTime:
 		p.kind = name
+	case strings.HasPrefix(name, partDigest):
+		filter := strings.TrimPrefix(name, partDigest)
+		if filters[filter] == nil {
+			return p, fmt.Errorf("placeholder {%s} has an unknown filter: use %s", text, strings.Join(slices.Sorted(maps.Keys(filters)), ", "))
+		}
+		p.kind, p.name = partDigest, filter
 	case kind == partConfig:
 		if !validToken(rest) {
 			return p, fmt.Errorf("placeholder {%s} names no setting", text)
@@ -96,7 +103,7 @@ func parsePart(text string) (part, error) {
 	default:
 		return p, fmt.Errorf("placeholder {%s} is unknown", text)
 	}
-	if optional && (p.kind == partBody || p.kind == partTime || p.kind == partConfig) {
+	if optional && (p.kind == partBody || p.kind == partDigest || p.kind == partTime || p.kind == partConfig) {
 		return p, fmt.Errorf("placeholder {%s} cannot be optional", text)
 	}
 	return p, nil
@@ -112,6 +119,8 @@ func (t template) String() string {
 			continue
 		case partBody, partTime:
 			b.WriteString("{" + p.kind)
+		case partDigest:
+			b.WriteString("{" + partDigest + p.name)
 		case partConfig:
 			b.WriteString("{config:" + p.name)
 		default:

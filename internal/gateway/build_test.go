@@ -26,6 +26,11 @@ func TestSecretsThatAreElsewhereAreNoProblem(t *testing.T) {
 		if signsTime(profile) {
 			timed = ", tolerance: 1m"
 		}
+		for _, setting := range profile.Settings {
+			if setting.Required {
+				timed += ", settings: {" + setting.Name + ": 'https://x.example/'}"
+			}
+		}
 		source := fmt.Sprintf("  - {name: a, provider: %s, path_token: env:A, secrets: [env:B], confirm: {gemini: {api_key: env:C}}%s}\n", name, timed)
 		if name == "shared-secret" {
 			source = "  - {name: a, provider: shared-secret, path_token: env:A, shared_secret: {value: env:B}, confirm: {http: {url: 'https://x.example/', done: 'true', headers: {A: env:C}}}}\n"

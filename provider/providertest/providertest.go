@@ -25,7 +25,8 @@ const (
 	Hex       = "hex"
 	Base64    = "base64"    // standard, padded
 	Base64URL = "base64url" // without padding
-	Text      = "text"      // a token: its bytes are what is compared
+	Base64Hex = "base64 of hex"
+	Text      = "text" // a token: its bytes are what is compared
 )
 
 // Case is a provider and how its sender signs.
@@ -66,6 +67,10 @@ type Case struct {
 	// GroupSep separates the groups of Header where its value may hold
 	// several, each a time with its own signature; "" where it holds one.
 	GroupSep string
+
+	// Every, when it is more than 1, has the rules that try each bit and each
+	// byte try one in so many. A scheme is tried in full by leaving it out.
+	Every int
 
 	// SignKey is like Sign, at Now, under another secret; nil where the
 	// sender signs with a private key.
@@ -114,6 +119,9 @@ func (r *runner) fail(rule, why, format string, args ...any) {
 		r.t.Errorf("%s: %s (%s)", rule, fmt.Sprintf(format, args...), why)
 	}
 }
+
+// tries reports whether the i-th of many equal trials is made.
+func (r *runner) tries(i int) bool { return r.c.Every <= 1 || i%r.c.Every == 0 }
 
 func (r *runner) delivery() *ichido.Delivery {
 	return r.c.Sign(bytes.Clone(r.c.Body), r.c.Now)

@@ -177,9 +177,13 @@ func TestFaultyProvidersAreReported(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.fault, func(t *testing.T) {
-			reports := record(t, simpleCase(tt.s))
-			if !strings.Contains(strings.Join(reports, "\n"), tt.rule) {
-				t.Errorf("no report of rule %q; reports: %q", tt.rule, reports)
+			for _, every := range []int{0, 37} { // a sample finds them too
+				c := simpleCase(tt.s)
+				c.Every = every
+				reports := record(t, c)
+				if !strings.Contains(strings.Join(reports, "\n"), tt.rule) {
+					t.Errorf("one in %d: no report of rule %q; reports: %q", every, tt.rule, reports)
+				}
 			}
 		})
 	}
