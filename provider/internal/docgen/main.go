@@ -184,6 +184,11 @@ func window(p *provider.Profile) string {
 			return fmt.Sprintf("%d s, both directions", int(v.Tolerance.Seconds()))
 		}
 	}
+	for _, v := range p.Variants {
+		if v.TimeSigned {
+			return "none: what is sent again may carry the old time"
+		}
+	}
 	return "none: no time is signed"
 }
 
