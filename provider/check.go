@@ -24,6 +24,9 @@ var (
 	retryKinds = []string{"resigned", "identical", "none", "unknown"}
 
 	profileID = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+	// What a signed message may be made of.
+	signable = []string{partLiteral, partBody, partDigest, partTime, partConfig, inHeader, inSig}
+
 	// An echoed value is drawn from characters that mean nothing to a
 	// browser, and has a bound: a handshake is no mirror and no oracle.
 	echoPattern = regexp.MustCompile(`^\^\[[A-Za-z0-9._~+/=\-]+\]\{1,(?:[1-9][0-9]?|[1-4][0-9][0-9]|50[0-9]|51[0-2])\}\$$`)
@@ -62,7 +65,7 @@ func (f *profileFile) check() error {
 	}
 	f.checkSettings(&p)
 	for i := range f.Challenge {
-		f.Challenge[i].check(&p)
+		f.Challenge[i].check(&p, f)
 	}
 	for verdict, reply := range f.Respond {
 		reply.check(&p, "respond "+verdict)
@@ -137,7 +140,7 @@ func (v *variantSpec) checkMessage(p *problems) {
 		if part.kind == partBody || part.kind == partDigest {
 			bodies++
 		}
-		if part.kind == inJSON || part.kind == inForm || part.kind == inClaim || part.optional {
+		if !slices.Contains(signable, part.kind) || part.optional {
 			p.add("msg: a placeholder {%s:...}, or one that may be missing, cannot be signed", part.kind)
 		}
 	}
@@ -272,35 +275,6 @@ func checkTime(p *problems, field string, ts *tsSpec) {
 		p.add("%s.tolerance must be positive", field)
 	case tolerance > maxTolerance && !ts.LongOK:
 		p.add("%s.tolerance is more than an hour: set long_ok if that is meant", field)
-	}
-}
-
-func (c *challengeSpec) check(p *problems) {
-	if !c.Signed {
-		p.add("challenge: only handshakes that are signed are supported: set signed")
-	}
-	if len(c.When) == 0 {
-		p.add("challenge: when is empty")
-	}
-	for from := range c.When {
-		checkPlace(p, "challenge.when", from, inJSON)
-	}
-	if c.Unless != "" {
-		checkPlace(p, "challenge.unless", c.Unless, inJSON)
-	}
-	c.Reply.check(p, "challenge.reply")
-	t, err := parseTemplate(c.Reply.Body)
-	if err != nil {
-		p.add("challenge.reply: %w", err)
-		return
-	}
-	for _, part := range t {
-		if part.kind != partLiteral && part.kind != inJSON {
-			p.add("challenge.reply: only {json:...} can be echoed")
-		}
-	}
-	if t.has(inJSON) && !echoPattern.MatchString(c.Pattern) {
-		p.add("challenge.pattern must be a character class with a bound, ^[A-Za-z0-9_-]{1,128}$: what is echoed must mean nothing to a browser")
 	}
 }
 

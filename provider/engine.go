@@ -17,6 +17,7 @@ type engine struct {
 	redact     []string
 	policy     policy
 	challenges []*challenge
+	probes     []*probe
 	replies    map[string]*reply
 	form       bool
 	fields     *fieldTable // nil where no members are required

@@ -78,7 +78,7 @@ func compile(f *profileFile, c *Config) (*engine, error) {
 	if c.Tolerance != nil && len(p) == 0 && !setTolerance(e.schemes, c) {
 		p.add("tolerance: no configured variant of provider %s has a signed time: remove it", f.ID)
 	}
-	if err := errors.Join(e.complete(f), p.join()); err != nil {
+	if err := errors.Join(e.complete(f, settings), p.join()); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -227,7 +227,7 @@ func claimedByPrefix(schemes []*scheme, secret string) bool {
 }
 
 // complete checks the schemes against each other and fills in the rest.
-func (e *engine) complete(f *profileFile) error {
+func (e *engine) complete(f *profileFile, settings map[string]string) error {
 	var p problems
 	for _, s := range e.schemes {
 		if !slices.ContainsFunc(e.schemes, func(o *scheme) bool { return o.spec == s.spec && sameFamily(o, e.schemes[0]) }) {
@@ -236,9 +236,7 @@ func (e *engine) complete(f *profileFile) error {
 			break
 		}
 	}
-	for _, c := range f.Challenge {
-		e.challenges = append(e.challenges, newChallenge(c))
-	}
+	e.addChallenges(f, settings)
 	e.replies = newReplies(f.Respond)
 	if f.Fields == requiredFieldsGitHub {
 		table, err := githubFields()

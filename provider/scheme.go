@@ -9,6 +9,7 @@ import (
 	"crypto/sha512"
 	"fmt"
 	"hash"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,8 @@ type scheme struct {
 	time      *place // nil where there is no signed time
 	unit      string
 	tolerance time.Duration // 0: no window
+
+	proofs *regexp.Regexp // what a handshake signs for anyone; nil where none does
 
 	keys []*key
 	set  *keyCache // instead of keys

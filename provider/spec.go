@@ -132,13 +132,16 @@ const (
 	keyKey    = "key"    // fingerprint: SHA-256 of the key
 )
 
-// challengeSpec is a handshake: a signed request that is no event.
+// challengeSpec is a handshake: a signed POST that is no event, or a GET or
+// HEAD, which nobody signs.
 type challengeSpec struct {
-	When    map[string]string `yaml:"when"`   // json:member: its value
-	Unless  string            `yaml:"unless"` // json:member that must be missing
-	Signed  bool              `yaml:"signed"`
-	Pattern string            `yaml:"pattern"` // what an echoed value must match
-	Reply   replySpec         `yaml:"reply"`
+	Method    string            `yaml:"method"` // POST when left out
+	When      map[string]string `yaml:"when"`   // place: its value, "*" for any, or {config:NAME}
+	Unless    string            `yaml:"unless"` // json:member that must be missing
+	Signed    bool              `yaml:"signed"`
+	Pattern   string            `yaml:"pattern"`   // what an echoed value must match
+	Otherwise int               `yaml:"otherwise"` // GET: status where a value is another; 0 where it is no handshake then
+	Reply     replySpec         `yaml:"reply"`
 }
 
 // replySpec is an answer.

@@ -14,6 +14,10 @@ const (
 	partBody    = inBody
 	partTime    = "ts"
 	partConfig  = "config"
+
+	// In the answer to a handshake: the MAC of a value under the source's key.
+	partProofHex    = "mac-hex"
+	partProofBase64 = "mac-base64"
 )
 
 // part is a piece of a template: literal text, or a placeholder.
@@ -94,7 +98,13 @@ func parsePart(text string) (part, error) {
 			return p, fmt.Errorf("placeholder {%s} names no setting", text)
 		}
 		p.kind, p.name = partConfig, rest
-	case kind == inHeader || kind == inSig || kind == inJSON || kind == inForm || kind == inClaim:
+	case kind == partProofHex || kind == partProofBase64:
+		places, err := parsePlaces(rest)
+		if err != nil || len(places) != 1 || optional {
+			return p, fmt.Errorf("placeholder {%s} must name one place", text)
+		}
+		p.kind, p.places = kind, places
+	case kind == inHeader || kind == inSig || kind == inJSON || kind == inForm || kind == inClaim || kind == inQuery:
 		places, err := parsePlaces(name)
 		if err != nil {
 			return p, fmt.Errorf("placeholder {%s}: %w", text, err)
@@ -121,6 +131,8 @@ func (t template) String() string {
 			b.WriteString("{" + p.kind)
 		case partDigest:
 			b.WriteString("{" + partDigest + p.name)
+		case partProofHex, partProofBase64:
+			b.WriteString("{" + p.kind + ":" + p.places[0].String())
 		case partConfig:
 			b.WriteString("{config:" + p.name)
 		default:

@@ -21,6 +21,7 @@ import (
 type vector struct {
 	Name      string            `json:"name"`
 	Challenge bool              `json:"challenge"` // a handshake
+	Method    string            `json:"method"`    // POST when left out
 	Variant   string            `json:"variant"`   // that must verify; "" for the first
 	Secrets   []string          `json:"secrets"`
 	JWKS      json.RawMessage   `json:"jwks"`
@@ -63,7 +64,11 @@ func (v *vector) delivery() *ichido.Delivery {
 		body = v.Base64
 	}
 	_, query, _ := strings.Cut(v.URL, "?")
-	return &ichido.Delivery{Method: http.MethodPost, RawQuery: query, Header: h, Body: body, ReceivedAt: time.Unix(v.Now, 0)}
+	method := v.Method
+	if method == "" {
+		method = http.MethodPost
+	}
+	return &ichido.Delivery{Method: method, RawQuery: query, Header: h, Body: body, ReceivedAt: time.Unix(v.Now, 0)}
 }
 
 // config makes the configuration of the receiver. Published vectors have short
@@ -170,6 +175,10 @@ func TestVectors(t *testing.T) {
 
 func runVector(t *testing.T, f *profileFile, v *vector) {
 	source := v.source(t, f)
+	if v.Method != "" {
+		checkProbe(t, source.Provider, v)
+		return
+	}
 	p, err := source.Provider.Verify(v.delivery())
 	if v.Expect == "reject" {
 		checkRefusal(t, err, v.Cause)
@@ -213,6 +222,27 @@ func runVector(t *testing.T, f *profileFile, v *vector) {
 	checkInspect(t, source.Provider, v, p.Type)
 }
 
+// checkProbe checks a handshake that nobody signs. One that is no handshake is
+// left to the answer 405.
+func checkProbe(t *testing.T, p ichido.Provider, v *vector) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	if p.(ichido.Challenger).Challenge(w, v.delivery(), true) {
+		t.Error("a handshake without a signature was answered as a verified one")
+	}
+	answered := p.(ichido.Challenger).Challenge(w, v.delivery(), false)
+	if v.Response == nil {
+		if answered {
+			t.Errorf("answered %d %q", w.Code, w.Body)
+		}
+		return
+	}
+	if !answered {
+		t.Fatal("the handshake was not answered")
+	}
+	checkAnswer(t, w, v)
+}
+
 func checkRefusal(t *testing.T, err error, cause string) {
 	t.Helper()
 	var refused *ichido.Error
@@ -236,6 +266,11 @@ func checkChallenge(t *testing.T, p ichido.Provider, v *vector) {
 	if v.Response == nil {
 		t.Fatal("the vector names no response")
 	}
+	checkAnswer(t, w, v)
+}
+
+func checkAnswer(t *testing.T, w *httptest.ResponseRecorder, v *vector) {
+	t.Helper()
 	got := map[string]string{}
 	for name := range v.Response.Headers {
 		got[name] = w.Header().Get(name)
@@ -278,6 +313,9 @@ func TestVectorsCatchAChangedBody(t *testing.T) {
 				t.Errorf("%s/%s expects %q", name, v.Name, v.Expect)
 			}
 			if v.Expect != "ok" {
+				continue
+			}
+			if v.Method != "" {
 				continue
 			}
 			source := v.source(t, f)

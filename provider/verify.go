@@ -109,6 +109,9 @@ func (s *scheme) verifyGroup(w *work, d *ichido.Delivery, group string) (int, er
 	if w.tail, err = s.append(w.tail[:0], s.tail, w, d); err != nil {
 		return 0, err
 	}
+	if s.couldBeProof(w, d) {
+		return 0, errMalformed
+	}
 	if s.kind == kindMAC {
 		return s.checkMAC(w, d)
 	}
