@@ -13,7 +13,7 @@ import (
 
 // The closed sets of the language.
 var (
-	macAlgs    = []string{"hmac-md5", "hmac-sha1", "hmac-sha256", "hmac-sha384", "hmac-sha512"}
+	macAlgs    = []string{"digest-sha1", "digest-sha256", "digest-sha512", "hmac-md5", "hmac-sha1", "hmac-sha256", "hmac-sha384", "hmac-sha512"}
 	sigAlgs    = []string{"ed25519", "ecdsa-p256-sha256", "rsa-pkcs1-sha256", "rsa-pkcs1-sha512", "rsa-pss-sha256", "rsa-pss-sha512"}
 	jwtHMAC    = []string{"HS256", "HS384", "HS512"}
 	jwtPublic  = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
@@ -25,7 +25,7 @@ var (
 
 	profileID = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 	// What a signed message may be made of.
-	signable = []string{partLiteral, partBody, partDigest, partTime, partConfig, inHeader, inSig}
+	signable = []string{partLiteral, partBody, partDigest, partTime, partConfig, partMethod, partKey, inHeader, inSig}
 
 	// An echoed value is drawn from characters that mean nothing to a
 	// browser, and has a bound: a handshake is no mirror and no oracle.
@@ -140,7 +140,8 @@ func (v *variantSpec) checkMessage(p *problems) {
 		if part.kind == partBody || part.kind == partDigest {
 			bodies++
 		}
-		if !slices.Contains(signable, part.kind) || part.optional {
+		member := part.kind == inJSON && !msg.bindsBody() && v.WeakOK && len(part.places) == 1
+		if !slices.Contains(signable, part.kind) && !member || part.optional {
 			p.add("msg: a placeholder {%s:...}, or one that may be missing, cannot be signed", part.kind)
 		}
 	}
@@ -150,6 +151,7 @@ func (v *variantSpec) checkMessage(p *problems) {
 	if bodies == 0 && !v.WeakOK {
 		p.add("msg does not cover {body}: anyone who sees a delivery could change it; set weak_ok if that is meant")
 	}
+	v.checkDigest(p, msg)
 	v.checkSig(p)
 	if v.TS == nil {
 		if msg.has(partTime) {
@@ -158,7 +160,7 @@ func (v *variantSpec) checkMessage(p *problems) {
 		return
 	}
 	checkTime(p, "ts", v.TS)
-	inside := strings.HasPrefix(v.TS.From, inJSON+":") && bodies == 1
+	inside := strings.HasPrefix(v.TS.From, inJSON+":") && (bodies == 1 || msg.coversText(v.TS.From))
 	if !msg.has(partTime) && !inside {
 		v.TS = nil // a time that the signature does not cover is no time
 	}
@@ -219,6 +221,9 @@ func (v *variantSpec) checkJWT(p *problems) {
 	}
 	if hmacs > 0 && v.Key.Source == sourceJWKS {
 		p.add("a public key set holds no HMAC keys")
+	}
+	if v.Unending && !v.bodyInToken() {
+		p.add("unending is for tokens that bind the body: any other that never ends could be sent with any body for ever")
 	}
 	if v.Leeway < 0 || v.Leeway > 300 || v.IATTolerance < 0 || v.IATTolerance > int(maxTolerance/time.Second) {
 		p.add("leeway must be 0 to 300 seconds, iat_tolerance 0 to 3600")
@@ -291,7 +296,7 @@ func (r *replySpec) check(p *problems, field string) {
 func (v *variantSpec) strength() string {
 	msg, _ := parseTemplate(v.Msg)
 	switch {
-	case v.Kind == kindNone:
+	case v.Kind == kindNone || isDigest(v.Alg):
 		return ichido.Weak
 	case v.Kind != kindToken && msg.bindsBody(), v.bodyInToken():
 		return ichido.Verified

@@ -14,7 +14,7 @@ func (v *variantSpec) signed(at place) bool {
 	case v.Kind == kindToken || v.Kind == kindNone:
 		return at.inBody() && !v.holdsToken(at)
 	case at.inBody():
-		return v.Kind != kindJWT && msg.bindsBody() || v.bodyInToken()
+		return v.Kind != kindJWT && (msg.bindsBody() || msg.covers(at)) || v.bodyInToken()
 	case at.kind == inClaim:
 		return v.Kind == kindJWT
 	case at.kind == inHeader:
@@ -23,12 +23,12 @@ func (v *variantSpec) signed(at place) bool {
 	return false
 }
 
-// delimited reports whether a header in the signed message ends at a literal,
+// delimited reports whether a value in the signed message ends at a literal,
 // so that no bytes of it can be moved into what follows.
 func (v *variantSpec) delimited(at place) bool {
 	msg, _ := parseTemplate(v.Msg)
 	for i, p := range msg {
-		if p.kind != inHeader || !(template{p}).covers(at) {
+		if p.kind != inHeader && p.kind != inJSON || !(template{p}).covers(at) {
 			continue
 		}
 		left := i == 0 || msg[i-1].kind == partLiteral
@@ -52,7 +52,7 @@ func (v *variantSpec) checkEvents(p *problems) {
 		for _, at := range places {
 			if !v.signed(at) {
 				p.add("events.id: %s is not covered by the signature: a replay under another value would be another event", at)
-			} else if at.kind == inHeader && !v.delimited(at) {
+			} else if (at.kind == inHeader || at.kind == inJSON) && !v.delimited(at) {
 				p.add("events.id: %s touches another placeholder in msg: its bytes could be moved", at)
 			}
 		}

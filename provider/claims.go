@@ -66,7 +66,7 @@ func (r *jwtRule) checkTimes(w *work, members []member, now time.Time) error {
 		return errMalformed
 	}
 	switch {
-	case !hasExp && (r.iatLimit == 0 || !hasIat):
+	case !hasExp && !r.unending && (r.iatLimit == 0 || !hasIat):
 		return errExpired // a token that never ends is refused
 	case hasExp && !now.Before(exp.Add(r.leeway)):
 		return errExpired
@@ -78,7 +78,7 @@ func (r *jwtRule) checkTimes(w *work, members []member, now time.Time) error {
 	if hasIat {
 		w.time = iat
 	}
-	if !hasExp {
+	if !hasExp && !r.unending {
 		return fresh(iat, now, unitSeconds, r.iatLimit)
 	}
 	return nil

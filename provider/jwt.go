@@ -3,6 +3,7 @@ package provider
 import (
 	"crypto/rsa"
 	"crypto/sha256"
+	"crypto/sha512"
 	"errors"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ type jwtRule struct {
 	claims     map[string]string // exact values
 	leeway     time.Duration
 	iatLimit   time.Duration // for tokens without exp
+	unending   bool          // tokens may have neither exp nor iat
 	bodyHash   *bodyHashSpec
 	times      *envelope // exp, nbf, iat, then the claims by name
 	names      []string
@@ -34,7 +36,7 @@ func newJWTRule(v *variantSpec, settings map[string]string) *jwtRule {
 	r := &jwtRule{
 		prefix: v.StripPrefix, claims: map[string]string{},
 		leeway:   time.Duration(v.Leeway) * time.Second,
-		iatLimit: time.Duration(v.IATTolerance) * time.Second,
+		iatLimit: time.Duration(v.IATTolerance) * time.Second, unending: v.Unending,
 		bodyHash: v.BodyHash, symmetric: strings.HasPrefix(v.Algs[0], "HS"),
 	}
 	for _, alg := range v.Algs {
@@ -59,6 +61,14 @@ func newJWTRule(v *variantSpec, settings map[string]string) *jwtRule {
 		r.tolerance = v.HeaderTS.window()
 	}
 	return r
+}
+
+// padded returns an HMAC key of a token with zeros behind it, to the length
+// that the library asks for. HMAC itself adds zeros to a short key, so that it
+// is the same key; senders do give shorter secrets than RFC 7518 wants.
+func padded(key []byte) []byte {
+	const longest = sha512.Size // of HS512
+	return append(key[:len(key):len(key)], make([]byte, max(0, longest-len(key)))...)
 }
 
 // looksLikeJWT reports whether value has the shape of a compact JWS: three

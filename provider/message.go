@@ -76,13 +76,14 @@ func (s *scheme) readTime(w *work, d *ichido.Delivery) *ichido.Error {
 }
 
 // readBodyTime reads a signed time inside the body, after the signature held.
+// Where the body is not signed as a whole the time is, as a text.
 func (s *scheme) readBodyTime(w *work, members []member, slot int) *ichido.Error {
 	m := members[slot]
 	if m.state != memberFound {
 		return errTimeMissing
 	}
 	raw := m.text(w.view)
-	if raw[0] == '"' && s.unit != unitSeconds && s.unit != unitMillis {
+	if raw[0] == '"' && (s.unit != unitSeconds && s.unit != unitMillis || !s.bound) {
 		raw = raw[1 : len(raw)-1]
 	}
 	var ok bool
@@ -101,6 +102,14 @@ func (s *scheme) append(b []byte, t template, w *work, d *ichido.Delivery) ([]by
 			b = append(b, p.literal...)
 		case partTime:
 			b = append(b, w.timeText...)
+		case partMethod:
+			b = append(b, d.Method...)
+		case inJSON:
+			text, _, err := s.bodyMember(w, d, p.places[0])
+			if err != nil || !validText(text) {
+				return b, errMalformed
+			}
+			b = append(b, text...)
 		case partDigest:
 			var ok bool
 			if b, ok = filters[p.name](b, d.Body); !ok {

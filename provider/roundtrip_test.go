@@ -66,6 +66,8 @@ func TestSignedDeliveriesVerify(t *testing.T) {
 		{"token", `kind: token, from: "header:Authorization", strip_prefix: "Bearer "`, textSecret, textSecret, false},
 		{"basic", `kind: token, from: basic`, "user:" + textSecret, "user:" + textSecret, false},
 		{"HS256", `kind: jwt, from: "header:Authorization", strip_prefix: "Bearer ", algs: [HS256], claims: {iss: me}`, textSecret, textSecret, false},
+		{"HS256 with a short secret", `kind: jwt, from: "header:X-J", algs: [HS256], claims: {iss: me}`, "k3y-of-20-bytes-long", "k3y-of-20-bytes-long", false},
+		{"HS512", `kind: jwt, from: "header:X-J", algs: [HS512]`, textSecret, textSecret, false},
 		{"RS256", `kind: jwt, from: "header:X-J", algs: [RS256]`, rsaPrivate, rsaPublic, false},
 		{"ES256", `kind: jwt, from: "header:X-J", algs: [ES256]`, ecPrivate, ecPublic, false},
 		{"EdDSA", `kind: jwt, from: "header:X-J", algs: [EdDSA]`, edPrivate, edPublic, false},

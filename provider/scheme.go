@@ -2,7 +2,6 @@ package provider
 
 import (
 	"crypto"
-	"crypto/hmac"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -24,12 +23,14 @@ type scheme struct {
 	kind     string
 	strength string
 
-	from    []place // of the signature or the token
-	grammar grammar
-	head    template // what is signed before the body
-	tail    template // and after it
-	body    bool     // whether the body as it is stands between them
-	bound   bool     // whether the body is signed, as it is or in another form
+	from              []place // of the signature or the token
+	grammar           grammar
+	head              template // what is signed before the body
+	tail              template // and after it
+	body              bool     // whether the body as it is stands between them
+	keyFirst, keyLast bool     // of a plain digest: where the key is written
+
+	bound bool // whether the body is signed, as it is or in another form
 
 	time      *place // nil where there is no signed time
 	unit      string
@@ -49,7 +50,7 @@ type key struct {
 	secret Secret
 	index  int        // in the configuration
 	states *sync.Pool // of hash.Hash: keyed MACs
-	public any        // a public key, or the HMAC key of a JWT
+	public any        // a public key, or the bytes of a shared one
 	digest [sha256.Size]byte
 }
 
@@ -125,6 +126,7 @@ func expandPlaces(from texts, settings map[string]string) ([][]place, error) {
 }
 
 func (s *scheme) splitMessage(msg template) {
+	msg = s.takeKey(msg)
 	s.head, s.bound = msg, msg.bindsBody()
 	for i, p := range msg {
 		if p.kind == partBody {
@@ -144,7 +146,7 @@ func (v *variantSpec) newGrammar(head template, at *place) grammar {
 	}
 	switch {
 	case v.Kind == kindMAC:
-		g.size = macs[v.Alg]().Size()
+		g.size = macSize(v.Alg)
 	case v.Alg == "ed25519":
 		g.size = 64
 	}
@@ -180,12 +182,13 @@ func (s *scheme) add(secret Secret, index int, allowShort bool) error {
 	case s.kind == kindToken:
 		k.digest = sha256.Sum256(raw)
 		err = checkLength(raw, allowShort)
+	case s.kind == kindJWT:
+		k.public = padded(raw)
+		err = checkLength(raw, allowShort)
 	default:
 		k.public = raw
-		if s.kind == kindMAC {
-			newHash := macs[s.spec.Alg]
-			k.states = &sync.Pool{New: func() any { return hmac.New(newHash, raw) }}
-		}
+		newHash := newMAC(s.spec.Alg, raw)
+		k.states = &sync.Pool{New: func() any { return newHash() }}
 		err = checkLength(raw, allowShort)
 	}
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -213,8 +212,8 @@ func (s *scheme) makeSignature(secret string, message []byte) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("secret %w", err)
 		}
-		mac := hmac.New(macs[s.spec.Alg], key)
-		mac.Write(message)
+		mac := newMAC(s.spec.Alg, key)()
+		(&scheme{keyFirst: s.keyFirst, keyLast: s.keyLast}).writeMessage(mac, key, message, nil, nil)
 		return mac.Sum(nil), nil
 	}
 	private, err := parsePrivateKey(secret)

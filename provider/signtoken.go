@@ -27,7 +27,7 @@ func (s *scheme) sendToken(d *ichido.Delivery, c *SignConfig) error {
 // hour.
 func (s *scheme) sendJWT(d *ichido.Delivery, c *SignConfig, settings map[string]string, timeText func(string) string) error {
 	rule := newJWTRule(s.spec, settings)
-	var key any = []byte(c.Secret)
+	var key any = padded([]byte(c.Secret))
 	if !rule.symmetric {
 		var err error
 		if key, err = parsePrivateKey(c.Secret); err != nil {

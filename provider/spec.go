@@ -69,6 +69,7 @@ type variantSpec struct {
 	Claims       map[string]string `yaml:"claims"`
 	Leeway       int               `yaml:"leeway"`        // seconds
 	IATTolerance int               `yaml:"iat_tolerance"` // seconds, for tokens without exp
+	Unending     bool              `yaml:"unending"`      // tokens have neither; only where they bind the body
 	BodyHash     *bodyHashSpec     `yaml:"body_hash"`
 	HeaderTS     *tsSpec           `yaml:"header_ts"` // outside the token: can only refuse
 

@@ -14,6 +14,8 @@ const (
 	partBody    = inBody
 	partTime    = "ts"
 	partConfig  = "config"
+	partMethod  = "method"
+	partKey     = "key" // first or last, of a plain digest of the secret and the rest
 
 	// In the answer to a handshake: the MAC of a value under the source's key.
 	partProofHex    = "mac-hex"
@@ -85,7 +87,7 @@ func parsePart(text string) (part, error) {
 	p := part{optional: optional}
 	kind, rest, _ := strings.Cut(name, ":")
 	switch {
-	case name == partBody || name == partTime:
+	case name == partBody || name == partTime || name == partMethod || name == partKey:
 		p.kind = name
 	case strings.HasPrefix(name, partDigest):
 		filter := strings.TrimPrefix(name, partDigest)
@@ -113,7 +115,7 @@ func parsePart(text string) (part, error) {
 	default:
 		return p, fmt.Errorf("placeholder {%s} is unknown", text)
 	}
-	if optional && (p.kind == partBody || p.kind == partDigest || p.kind == partTime || p.kind == partConfig) {
+	if optional && (p.kind == partMethod || p.kind == partKey || p.kind == partBody || p.kind == partDigest || p.kind == partTime || p.kind == partConfig) {
 		return p, fmt.Errorf("placeholder {%s} cannot be optional", text)
 	}
 	return p, nil
@@ -127,7 +129,7 @@ func (t template) String() string {
 		case partLiteral:
 			b.WriteString(strings.NewReplacer("{", "{{", "[", "[[").Replace(p.literal))
 			continue
-		case partBody, partTime:
+		case partBody, partTime, partMethod, partKey:
 			b.WriteString("{" + p.kind)
 		case partDigest:
 			b.WriteString("{" + partDigest + p.name)
@@ -167,6 +169,12 @@ func (t template) covers(at place) bool {
 		}
 	}
 	return false
+}
+
+// coversText is covers for a place as it is written.
+func (t template) coversText(text string) bool {
+	places, err := parsePlaces(text)
+	return err == nil && t.covers(places[0])
 }
 
 // withSettings replaces the config placeholders by their values, and merges

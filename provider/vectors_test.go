@@ -175,7 +175,7 @@ func TestVectors(t *testing.T) {
 
 func runVector(t *testing.T, f *profileFile, v *vector) {
 	source := v.source(t, f)
-	if v.Method != "" {
+	if v.Challenge && v.Method != "" {
 		checkProbe(t, source.Provider, v)
 		return
 	}
@@ -315,7 +315,7 @@ func TestVectorsCatchAChangedBody(t *testing.T) {
 			if v.Expect != "ok" {
 				continue
 			}
-			if v.Method != "" {
+			if v.Challenge && v.Method != "" {
 				continue
 			}
 			source := v.source(t, f)

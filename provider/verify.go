@@ -129,11 +129,7 @@ func (s *scheme) checkMAC(w *work, d *ichido.Delivery) (int, error) {
 		live++
 		mac := k.states.Get().(hash.Hash)
 		mac.Reset()
-		mac.Write(w.head)
-		if s.body {
-			mac.Write(d.Body)
-		}
-		mac.Write(w.tail)
+		s.writeMessage(mac, k.public.([]byte), w.head, d.Body, w.tail)
 		w.sum = mac.Sum(w.sum[:0])
 		k.states.Put(mac)
 		for c := range w.n {
