@@ -30,6 +30,7 @@ var (
 	errKeyUnknown    = refusal("key_unknown")
 	errAlgorithm     = refusal("algorithm")
 	errBodyHash      = refusal("body_hash_mismatch")
+	errURLHash       = refusal("url_hash_mismatch")
 )
 
 func refusal(cause string) *ichido.Error {

@@ -73,6 +73,10 @@ func (f *profileFile) check() error {
 	return p.join()
 }
 
+// publicURL is the setting that holds the URL as the sender was told it. The
+// URL of a request is never used: a proxy can change it, and so can anyone.
+const publicURL = "public_url"
+
 // checkSettings refuses a signed message with a setting that may be left out:
 // it would be signed as nothing.
 func (f *profileFile) checkSettings(p *problems) {
@@ -81,6 +85,9 @@ func (f *profileFile) checkSettings(p *problems) {
 		set[s.Name] = s.Required || s.Default != ""
 	}
 	for _, v := range f.Verify {
+		if v.URLHash != nil && !set[publicURL] {
+			p.add("variant %q: url_hash is of settings.%s, which is no setting with required", v.Variant, publicURL)
+		}
 		msg, _ := parseTemplate(v.Msg)
 		for _, part := range msg {
 			if part.kind == partConfig && !set[part.name] {
@@ -234,10 +241,16 @@ func (v *variantSpec) checkJWT(p *problems) {
 			p.add("claims.%s must be text or {config:NAME}", name)
 		}
 	}
-	if h := v.BodyHash; h != nil {
-		if h.Claim == "" || h.Alg != "sha256" || !slices.Contains([]string{encodingHex, encodingBase64, encodingBase64URL}, h.Encoding) {
-			p.add("body_hash needs a claim, alg sha256, and encoding hex, base64 or base64url")
-		}
+	v.BodyHash.check(p, "body_hash")
+	v.URLHash.check(p, "url_hash")
+}
+
+func (h *bodyHashSpec) check(p *problems, field string) {
+	if h == nil {
+		return
+	}
+	if h.Claim == "" || h.Alg != "sha256" || !slices.Contains([]string{encodingHex, encodingBase64, encodingBase64URL}, h.Encoding) {
+		p.add("%s needs a claim, alg sha256, and encoding hex, base64 or base64url", field)
 	}
 }
 
@@ -307,5 +320,5 @@ func (v *variantSpec) strength() string {
 
 // bodyInToken reports whether a JWT binds the body: by its hash, or by being it.
 func (v *variantSpec) bodyInToken() bool {
-	return v.Kind == kindJWT && (v.BodyHash != nil || slices.Contains(v.From, inBody))
+	return v.Kind == kindJWT && (v.BodyHash != nil || v.BodyClaim != "" || slices.Contains(v.From, inBody))
 }

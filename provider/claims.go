@@ -23,8 +23,8 @@ func (r *jwtRule) check(w *work, d *ichido.Delivery) error {
 			return errClaim
 		}
 	}
-	if r.bodyHash != nil && !r.bodyMatches(w, members[len(members)-1], d.Body) {
-		return errBodyHash
+	if err := r.checkBindings(w, members[3+len(r.names):], d); err != nil {
+		return err
 	}
 	if err := r.checkTimes(w, members, d.ReceivedAt); err != nil {
 		return err
@@ -121,7 +121,33 @@ func (r *jwtRule) checkHeader(d *ichido.Delivery) error {
 	return fresh(t, d.ReceivedAt, r.unit, r.tolerance)
 }
 
-func (r *jwtRule) bodyMatches(w *work, m member, body []byte) bool {
+// checkBindings judges the claims that bind the token to the request.
+func (r *jwtRule) checkBindings(w *work, members []member, d *ichido.Delivery) error {
+	if h := r.bodyHash; h != nil {
+		absent := h.EmptyOK && len(d.Body) == 0 && members[0].state == memberMissing
+		if !absent && !h.matches(w, members[0], d.Body) {
+			return errBodyHash
+		}
+		members = members[1:]
+	}
+	if r.urlHash != nil {
+		if !r.urlHash.matches(w, members[0], []byte(r.url)) {
+			return errURLHash
+		}
+		members = members[1:]
+	}
+	if r.bodyClaim == "" {
+		return nil
+	}
+	text, state := memberText(w.token, members[0], false)
+	if state != valueFound || subtle.ConstantTimeCompare([]byte(text), d.Body) != 1 {
+		return errBodyHash
+	}
+	return nil
+}
+
+// matches reports whether a claim holds the digest of a text.
+func (h *bodyHashSpec) matches(w *work, m member, of []byte) bool {
 	if m.state != memberFound {
 		return false
 	}
@@ -129,8 +155,8 @@ func (r *jwtRule) bodyMatches(w *work, m member, body []byte) bool {
 	if !ok {
 		return false
 	}
-	g := grammar{encoding: r.bodyHash.Encoding, size: sha256.Size}
+	g := grammar{encoding: h.Encoding, size: sha256.Size}
 	n, ok := g.decode(w.macs[0][:], &w.text, text)
-	digest := sha256.Sum256(body)
+	digest := sha256.Sum256(of)
 	return ok && subtle.ConstantTimeCompare(digest[:], w.macs[0][:n]) == 1
 }

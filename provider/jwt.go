@@ -24,7 +24,10 @@ type jwtRule struct {
 	iatLimit   time.Duration // for tokens without exp
 	unending   bool          // tokens may have neither exp nor iat
 	bodyHash   *bodyHashSpec
-	times      *envelope // exp, nbf, iat, then the claims by name
+	bodyClaim  string
+	urlHash    *bodyHashSpec
+	url        string
+	times      *envelope // exp, nbf, iat, then the claims by name, then the bindings
 	names      []string
 	header     *place // an unsigned time that can only refuse
 	unit       string
@@ -37,7 +40,7 @@ func newJWTRule(v *variantSpec, settings map[string]string) *jwtRule {
 		prefix: v.StripPrefix, claims: map[string]string{},
 		leeway:   time.Duration(v.Leeway) * time.Second,
 		iatLimit: time.Duration(v.IATTolerance) * time.Second, unending: v.Unending,
-		bodyHash: v.BodyHash, symmetric: strings.HasPrefix(v.Algs[0], "HS"),
+		bodyHash: v.BodyHash, bodyClaim: v.BodyClaim, urlHash: v.URLHash, url: settings[publicURL], symmetric: strings.HasPrefix(v.Algs[0], "HS"),
 	}
 	for _, alg := range v.Algs {
 		r.algorithms = append(r.algorithms, jose.SignatureAlgorithm(alg))
@@ -51,8 +54,8 @@ func newJWTRule(v *variantSpec, settings map[string]string) *jwtRule {
 		r.names = append(r.names, name)
 		paths = append(paths, []string{name})
 	}
-	if v.BodyHash != nil {
-		paths = append(paths, strings.Split(v.BodyHash.Claim, "."))
+	for _, claim := range r.bindings() {
+		paths = append(paths, strings.Split(claim, "."))
 	}
 	r.times = newEnvelope(paths)
 	if v.HeaderTS != nil {
@@ -61,6 +64,20 @@ func newJWTRule(v *variantSpec, settings map[string]string) *jwtRule {
 		r.tolerance = v.HeaderTS.window()
 	}
 	return r
+}
+
+// bindings are the claims that bind the token to the request.
+func (r *jwtRule) bindings() (claims []string) {
+	if r.bodyHash != nil {
+		claims = append(claims, r.bodyHash.Claim)
+	}
+	if r.urlHash != nil {
+		claims = append(claims, r.urlHash.Claim)
+	}
+	if r.bodyClaim != "" {
+		claims = append(claims, r.bodyClaim)
+	}
+	return claims
 }
 
 // padded returns an HMAC key of a token with zeros behind it, to the length

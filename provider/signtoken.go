@@ -67,10 +67,17 @@ func (s *scheme) tokenClaims(rule *jwtRule, d *ichido.Delivery, c *SignConfig) (
 	for name, value := range rule.claims {
 		claims[name] = value
 	}
-	if h := rule.bodyHash; h != nil {
-		g := grammar{encoding: h.Encoding}
-		digest := sha256.Sum256(d.Body)
-		claims[h.Claim] = g.encode(digest[:])
+	bind := func(h *bodyHashSpec, text []byte) {
+		if h != nil {
+			g := grammar{encoding: h.Encoding}
+			digest := sha256.Sum256(text)
+			claims[h.Claim] = g.encode(digest[:])
+		}
+	}
+	bind(rule.bodyHash, d.Body)
+	bind(rule.urlHash, []byte(rule.url))
+	if rule.bodyClaim != "" {
+		claims[rule.bodyClaim] = string(d.Body)
 	}
 	for _, from := range s.spec.Events.ID {
 		if places, err := parsePlaces(from); err == nil && places[0].kind == inClaim {

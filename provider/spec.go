@@ -71,7 +71,9 @@ type variantSpec struct {
 	IATTolerance int               `yaml:"iat_tolerance"` // seconds, for tokens without exp
 	Unending     bool              `yaml:"unending"`      // tokens have neither; only where they bind the body
 	BodyHash     *bodyHashSpec     `yaml:"body_hash"`
-	HeaderTS     *tsSpec           `yaml:"header_ts"` // outside the token: can only refuse
+	BodyClaim    string            `yaml:"body_claim"` // whose text is the body
+	URLHash      *bodyHashSpec     `yaml:"url_hash"`   // of settings.public_url
+	HeaderTS     *tsSpec           `yaml:"header_ts"`  // outside the token: can only refuse
 
 	Events *eventsSpec `yaml:"events"` // in place of the profile's
 }
@@ -111,6 +113,7 @@ type bodyHashSpec struct {
 	Claim    string `yaml:"claim"`
 	Alg      string `yaml:"alg"`
 	Encoding string `yaml:"encoding"`
+	EmptyOK  bool   `yaml:"empty_ok"` // an empty body has no hash in the token
 }
 
 // eventsSpec says what identifies an event. It is no authentication: where
@@ -211,8 +214,10 @@ func (v *variantSpec) setKeyDefaults() {
 	if v.Sig != nil && v.Sig.Grammar == grammarKV && v.Sig.Assign == "" {
 		v.Sig.Assign = "="
 	}
-	if v.BodyHash != nil && v.BodyHash.Alg == "" {
-		v.BodyHash.Alg = "sha256"
+	for _, h := range []*bodyHashSpec{v.BodyHash, v.URLHash} {
+		if h != nil && h.Alg == "" {
+			h.Alg = "sha256"
+		}
 	}
 	switch {
 	case v.Key.Decode != "" || v.Key.Source != "":
