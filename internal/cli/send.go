@@ -152,7 +152,8 @@ func (a *app) resolveSecret(ref string) (string, error) {
 
 // neither says that a name is neither a source nor a provider, and what to do.
 func neither(name string, sources []string, configured bool) error {
-	if near := config.Nearest(name, append(sources, provider.Names()...)); near != "" {
+	first := !configured && name == "inbox" // the source that a first run makes
+	if near := config.Nearest(name, append(sources, provider.Names()...)); near != "" && !first {
 		return usage(fmt.Sprintf("did you mean %q?", near), "%q is neither a source nor a provider", name)
 	}
 	if !configured {
