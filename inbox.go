@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// causeConflict is why a delivery with a known key is not a duplicate.
+const causeConflict = "same key, other content"
+
 // quarantined is the verdict of a delivery that was verified and kept, but
 // did not become an event.
 const quarantined = "quarantined"
@@ -351,7 +354,7 @@ func (in *Inbox) answer(w http.ResponseWriter, r *http.Request, v *visit, verdic
 		in.src.Observe(verdict.String(), "")
 		in.acknowledge(w, verdict.String(), v.records[0].ID())
 	case Conflict:
-		in.quarantine(w, r, v, CodeConflict, "same key, other content")
+		in.quarantine(w, r, v, CodeConflict, causeConflict)
 	case Full:
 		in.refuse(w, &Error{Code: CodeFull, Op: "store"})
 	default:

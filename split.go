@@ -96,7 +96,6 @@ func (in *Inbox) worsen(s *split, code string) {
 
 // settleSplit quarantines the events that conflict with what is stored.
 func (in *Inbox) settleSplit(r *http.Request, v *visit, s *split, verdicts []Verdict) *Error {
-	const cause = "same key, other content"
 	var conflicts []Record
 	for i, verdict := range verdicts {
 		if verdict == Full {
@@ -113,7 +112,7 @@ func (in *Inbox) settleSplit(r *http.Request, v *visit, s *split, verdicts []Ver
 			s.repeated = true
 		case Conflict:
 			rec := s.records[i]
-			rec.quarantine(CodeConflict, cause)
+			rec.quarantine(CodeConflict, causeConflict)
 			in.worsen(s, CodeConflict)
 			conflicts = append(conflicts, rec)
 		}

@@ -201,6 +201,7 @@ func (s *Store) settle(t *ichido.Settlement) error {
 	if row == nil {
 		return ichido.ErrLeaseLost
 	}
+	delete(s.lapsed, row.Hash)
 	row.State, row.Outcome, row.Cause = t.State, "", rule.Cause(t.Cause)
 	row.Token, row.Started, row.Due = 0, false, time.Time{}
 	if t.Confirmed != nil {
