@@ -11,11 +11,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
 	"ichido.dev/ichido/internal/config"
+	"ichido.dev/ichido/internal/flush"
 	"ichido.dev/ichido/internal/gateway"
 	"ichido.dev/ichido/store/sqlite"
 )
@@ -157,18 +157,7 @@ func makeFolder(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	f, err := os.Open(parent)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := f.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EINVAL) {
-		return err
-	}
-	return nil
+	return flush.Name(path, (*os.File).Sync)
 }
 
 // place is how commands are told which store and configuration to use.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ichido.dev/ichido"
+	"ichido.dev/ichido/internal/flush"
 )
 
 // Options are the settings of a [Store]. The zero value is ready to use.
@@ -174,6 +175,13 @@ func (s *Store) open(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("count events: %w", err)
 		}
+	}
+	return nil
+}
+
+func syncFolder(path string, sync func(*os.File) error) error {
+	if err := flush.Name(path, sync); err != nil {
+		return fmt.Errorf("flush the folder of the database: %w", err)
 	}
 	return nil
 }
